@@ -46,7 +46,8 @@ std::shared_ptr<const KeyTerms> Access::admin(const wire::HttpRequest& request) 
 
 std::optional<wire::HttpResponse> Access::refuse(const wire::HttpRequest& request) const {
   const std::string host(request.header("host"));
-  if (const auto origin = request.header("origin"); !origin.empty() && origin != "http://" + host && !keys_)
+  if (const auto origin = request.header("origin");
+      !origin.empty() && origin != "http://" + host && origin != "https://" + host && !keys_)
     return error_response(403, "Origin: requests of web pages need a server with keys");
   if (request.path == "/health" || request.path == "/ready") return std::nullopt;
   if (!keys_ || keys_->terms_of(request) || admin(request)) return std::nullopt;

@@ -16,6 +16,7 @@
 #include "serve/openapi.h"
 #include "serve/promotions.h"
 #include "serve/rule_desk.h"
+#include "wire/tls.h"
 
 namespace tandem::serve {
 
@@ -46,9 +47,11 @@ bool is_loopback(std::string_view host) { return host.starts_with("127.") || hos
 
 class Server::Loop {
  public:
-  Loop(ServerSettings settings, std::unique_ptr<Access> access, wire::HttpServer http, const Clock& clock)
+  Loop(ServerSettings settings, std::unique_ptr<Access> access, std::shared_ptr<wire::Tls> tls, wire::HttpServer http,
+       const Clock& clock)
       : settings_(std::move(settings)),
         access_(std::move(access)),
+        tls_(std::move(tls)),
         http_(std::move(http)),
         clock_(clock),
         models_(settings_.models, settings_.embedding_model),
@@ -70,7 +73,8 @@ class Server::Loop {
 
   std::string url() const {
     const bool v6 = settings_.host.find(':') != std::string::npos;
-    return fmt::format("http://{}:{}", v6 ? "[" + settings_.host + "]" : settings_.host, http_.port());
+    return fmt::format("{}://{}:{}", tls_ ? "https" : "http", v6 ? "[" + settings_.host + "]" : settings_.host,
+                       http_.port());
   }
   const ServerSettings& settings() const { return settings_; }
 
@@ -296,13 +300,20 @@ class Server::Loop {
     for (auto& lane : models_.lanes()) lane->gone(number);
   }
 
+  void read_files_again(bool surely) {
+    access_->refresh(surely);
+    const auto again = tls_ ? tls_->refresh(surely) : Result<bool>(false);
+    if (!again) spdlog::error("the certificate stays as it is: {}", again.error().to_string());
+    if (again && *again) spdlog::info("the certificate was read again");
+  }
+
   void tick(const std::atomic<bool>& stop, std::atomic<bool>& read_keys) {
     const Time now = clock_.now();
     if (now >= next_key_check_) {
       next_key_check_ = now + 1s;
-      access_->refresh();
+      read_files_again(false);
     }
-    if (read_keys.exchange(false)) access_->refresh(true);
+    if (read_keys.exchange(false)) read_files_again(true);
     if (loaded_) promotions_.tick();
     if (!stop) return;
     if (!draining_) {
@@ -321,6 +332,7 @@ class Server::Loop {
 
   const ServerSettings settings_;
   std::unique_ptr<Access> access_;
+  std::shared_ptr<wire::Tls> tls_;
   wire::HttpServer http_;
   const Clock& clock_;
   std::vector<Reading> endpoints_;
@@ -361,9 +373,16 @@ Result<std::unique_ptr<Server>> Server::listen(ServerSettings settings, const Cl
             .hint("give --api-key-file F, a file with a key on each line"));
   }
   auto access = TRY(Access::open(settings.access, clock));
-  auto http = TRY(wire::HttpServer::listen(settings.host, settings.port, limits_of(settings)));
-  return std::unique_ptr<Server>(
-      new Server(std::make_unique<Loop>(std::move(settings), std::move(access), std::move(http), clock)));
+  if (settings.tls_certificate.empty() != settings.tls_key.empty())
+    return fail(Status::invalid("serve.tls_certificate and serve.tls_key are set together, or none of them"));
+  std::shared_ptr<wire::Tls> tls;
+  if (!settings.tls_certificate.empty()) tls = TRY(wire::Tls::open(settings.tls_certificate, settings.tls_key));
+  if (!tls && !is_loopback(settings.host))
+    spdlog::warn("{} is served without TLS: keys and prompts can be read on the way (--tls-certificate)",
+                 settings.host);
+  auto http = TRY(wire::HttpServer::listen(settings.host, settings.port, limits_of(settings), tls));
+  return std::unique_ptr<Server>(new Server(
+      std::make_unique<Loop>(std::move(settings), std::move(access), std::move(tls), std::move(http), clock)));
 }
 
 std::string Server::url() const { return loop_->url(); }

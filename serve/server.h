@@ -26,6 +26,7 @@ struct ServerSettings {
   std::vector<LaneSettings> models;
   fs::path embedding_model;  // empty: none
   AccessSettings access;
+  fs::path tls_certificate, tls_key;  // PEM, both or none: plain HTTP
   PromotionSettings promotions;
   int threads = 1;
   double drain_seconds = 30;

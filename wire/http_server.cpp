@@ -14,6 +14,9 @@
 #include <cctype>
 #include <cerrno>
 
+#include "wire/tls.h"
+#include "wire/tls_pump.h"
+
 namespace tandem::wire {
 
 using namespace std::chrono_literals;
@@ -48,14 +51,15 @@ HttpRequest request_of(const http::request<http::string_body>& message) {
 // A connection: one request after the other, each answered before the next is read.
 class HttpVisit : public std::enable_shared_from_this<HttpVisit> {
  public:
-  HttpVisit(tcp::socket socket, const HttpLimits& limits, const HttpHandler& handler, uint64_t& numbers,
-            std::function<void(HttpVisit*)> ended)
-      : stream_(std::move(socket)), limits_(limits), handler_(handler), numbers_(numbers), ended_(std::move(ended)) {
-    beast::error_code ignored;
-    const auto peer = stream_.socket().remote_endpoint(ignored);
-    if (!ignored) peer_ = peer.address().to_string();
-    stream_.socket().set_option(tcp::no_delay(true), ignored);
-  }
+  // `peer`: the address of the client.
+  HttpVisit(PlainSocket socket, std::string peer, const HttpLimits& limits, const HttpHandler& handler,
+            uint64_t& numbers, std::function<void(HttpVisit*)> ended)
+      : stream_(std::move(socket)),
+        limits_(limits),
+        handler_(handler),
+        numbers_(numbers),
+        ended_(std::move(ended)),
+        peer_(std::move(peer)) {}
   ~HttpVisit() { ended_(this); }
 
   void read_request() {
@@ -268,12 +272,12 @@ class HttpVisit : public std::enable_shared_from_this<HttpVisit> {
     });
   }
 
-  beast::tcp_stream stream_;
+  beast::basic_stream<asio::generic::stream_protocol> stream_;
   const HttpLimits& limits_;
   const HttpHandler& handler_;
   uint64_t& numbers_;
   const std::function<void(HttpVisit*)> ended_;
-  std::string peer_;
+  const std::string peer_;
   beast::flat_buffer buffer_;
   std::optional<http::request_parser<http::string_body>> parser_;
   HttpRequest request_;
@@ -329,18 +333,35 @@ struct HttpServer::Listening {
   tcp::acceptor acceptor{context};
   std::vector<std::shared_ptr<Watched>> watched;
   bool accepting = false;
+  std::shared_ptr<Tls> tls;  // null: plain
+  size_t shaking = 0;        // connections that are shaking hands
 
+  void visit(PlainSocket socket, const std::string& peer, const HttpHandler& handler) {
+    const auto visit = std::make_shared<HttpVisit>(std::move(socket), peer, limits, handler, numbers,
+                                                   [this](HttpVisit* self) { visits.erase(self); });
+    visits.emplace(visit.get(), visit);
+    visit->read_request();
+  }
+  void enter(tcp::socket socket, const HttpHandler& handler) {
+    beast::error_code ignored;
+    const auto end = socket.remote_endpoint(ignored);
+    const std::string peer = ignored ? "" : end.address().to_string();
+    socket.set_option(tcp::no_delay(true), ignored);
+    if (!tls) return visit(PlainSocket(std::move(socket)), peer, handler);
+    ++shaking;
+    // Counted for as long as the pump holds what it calls.
+    const std::shared_ptr<void> counted(nullptr, [this](void*) { --shaking; });
+    begin_tls(context, std::move(socket), tls->context(), limits.transfer,
+              [this, peer, &handler, counted](PlainSocket inside) { visit(std::move(inside), peer, handler); });
+  }
   void accept_next(const HttpHandler& handler) {
-    if (accepting || visits.size() >= limits.connections || !acceptor.is_open()) return;
+    if (accepting || visits.size() + shaking >= limits.connections || !acceptor.is_open()) return;
     accepting = true;
     acceptor.async_accept([this, &handler](beast::error_code error, tcp::socket socket) {
       accepting = false;
       if (error == asio::error::operation_aborted) return;
       if (error) return;  // tried again at the next turn: there may be no descriptors
-      const auto visit = std::make_shared<HttpVisit>(std::move(socket), limits, handler, numbers,
-                                                     [this](HttpVisit* self) { visits.erase(self); });
-      visits.emplace(visit.get(), visit);
-      visit->read_request();
+      enter(std::move(socket), handler);
       accept_next(handler);
     });
   }
@@ -377,8 +398,10 @@ HttpServer::HttpServer(std::unique_ptr<Listening> listening) : listening_(std::m
 HttpServer::HttpServer(HttpServer&&) noexcept = default;
 HttpServer::~HttpServer() = default;
 
-Result<HttpServer> HttpServer::listen(const std::string& address, uint16_t port, const HttpLimits& limits) {
+Result<HttpServer> HttpServer::listen(const std::string& address, uint16_t port, const HttpLimits& limits,
+                                      std::shared_ptr<Tls> tls) {
   auto listening = std::make_unique<Listening>();
+  listening->tls = std::move(tls);
   listening->limits = limits;
   beast::error_code error;
   const auto number = asio::ip::make_address(address, error);

@@ -65,6 +65,8 @@ struct HttpResponse {
   static HttpResponse plain(int status, std::string text);
 };
 
+class Tls;
+
 struct HttpLimits {
   size_t header_bytes = 8192;
   size_t body_bytes = 0;
@@ -93,8 +95,9 @@ struct HttpHandler {
 class HttpServer {
  public:
   // `address` is a number, such as 127.0.0.1 or ::1. kUnavailable where it cannot be listened on. Port 0: any that is
-  // free.
-  static Result<HttpServer> listen(const std::string& address, uint16_t port, const HttpLimits& limits);
+  // free. `tls`: null for plain HTTP.
+  static Result<HttpServer> listen(const std::string& address, uint16_t port, const HttpLimits& limits,
+                                   std::shared_ptr<Tls> tls = nullptr);
   HttpServer(HttpServer&&) noexcept;
   ~HttpServer();
 

@@ -31,7 +31,7 @@ struct ServeConfig {
   std::vector<std::string> models, candidate_folders;
   bool salt_by_key = false;
   std::string promoted;
-  std::string keys, usage_log;
+  std::string keys, usage_log, tls_certificate, tls_key;
   double address_requests_per_minute = 0;
   std::string host = "127.0.0.1", api_key_file, admin_key_file, embedding_model, device = "cpu", speculation = "ngram";
   int port = 8000, slots = 16, max_tokens = 0, queue = 1024, connections = 8192;
@@ -44,6 +44,9 @@ struct ServeConfig {
         .add("serve.host", host, "Address to listen on; off loopback it needs keys")
         .add("serve.port", port, "Port; 0 takes a free one", 0, 65535)
         .add("serve.api_key_file", api_key_file, "File with a key on each line; it is read again when it changes")
+        .add("serve.tls_certificate", tls_certificate,
+             "Chain of certificates, PEM, for https; it is read again when it changes")
+        .add("serve.tls_key", tls_key, "Its private key, PEM")
         .add("serve.keys", keys,
              "Book of keys in place of it: YAML, a name for each key, its sha256, and what it may (docs/serving.md)")
         .add("serve.address_requests_per_minute", address_requests_per_minute,
@@ -78,7 +81,7 @@ struct ServeConfig {
 
 struct ServeOptions {
   std::vector<std::string> models, candidate_folders;
-  std::string promoted, keys, usage_log;
+  std::string promoted, keys, usage_log, tls_certificate, tls_key;
   std::string host, api_key_file, admin_key_file, embedding_model, config, device, speculation;
   std::optional<int> port, slots, max_tokens, threads;
   NumberFormatOptions format;
@@ -98,6 +101,8 @@ std::vector<std::string> overrides_of(const ServeOptions& options) {
   text("promoted", options.promoted);
   text("keys", options.keys);
   text("usage_log", options.usage_log);
+  text("tls_certificate", options.tls_certificate);
+  text("tls_key", options.tls_key);
   text("embedding_model", options.embedding_model);
   text("device", options.device);
   text("speculation", options.speculation);
@@ -177,21 +182,24 @@ Result<int> run_serve(const ServeOptions& options) {
                  .admin_key_file = config.admin_key_file,
                  .address_requests_per_minute = config.address_requests_per_minute,
                  .usage_log = config.usage_log},
+      .tls_certificate = config.tls_certificate,
+      .tls_key = config.tls_key,
       .promotions = {.folders = {config.candidate_folders.begin(), config.candidate_folders.end()},
                      .kept = config.promoted},
       .threads = config.threads,
       .drain_seconds = config.drain_seconds,
       .connections = static_cast<size_t>(config.connections),
       .version = TANDEM_VERSION};
-  const bool has_keys = !config.api_key_file.empty() || !config.keys.empty() || !config.admin_key_file.empty();
+  const bool has_files = !config.api_key_file.empty() || !config.keys.empty() || !config.admin_key_file.empty() ||
+                         !config.tls_certificate.empty();
   constexpr size_t kOtherDescriptors = 256;
   allow_descriptors(settings.connections + kOtherDescriptors);
   const SystemClock clock;
   auto server = TRY(serve::Server::listen(std::move(settings), clock));
   std::signal(SIGTERM, request_serve_stop);
   std::signal(SIGINT, request_serve_stop);
-  // Without keys there is nothing to read again, and a terminal that is closed ends the server.
-  if (has_keys) std::signal(SIGHUP, request_serve_keys);
+  // Without keys and certificates there is nothing to read again, and a terminal that is closed ends the server.
+  if (has_files) std::signal(SIGHUP, request_serve_keys);
   std::signal(SIGPIPE, SIG_IGN);
   spdlog::info("loading {}", join(server->model_names(), ", "));
   const auto ready = [&] {
@@ -213,6 +221,8 @@ Action add_serve(CLI::App& command) {
   command.add_option("--api-key-file", options->api_key_file,
                      "File with a key on each line; without one, no key is asked for");
   command.add_option("--keys", options->keys, "Book of keys with names and limits in place of it (docs/serving.md)");
+  command.add_option("--tls-certificate", options->tls_certificate, "Chain of certificates, PEM, for https");
+  command.add_option("--tls-key", options->tls_key, "Its private key, PEM");
   command.add_option("--usage-log", options->usage_log, "File that gets a line for each request: key, tokens, seconds");
   command.add_option("--admin-key-file", options->admin_key_file,
                      "The same for who may pause the server and put it to sleep; without one, nobody may");

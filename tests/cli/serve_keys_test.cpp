@@ -5,6 +5,7 @@
 
 #include "serve/keys.h"
 #include "tests/cli/serve_fixture.h"
+#include "tests/wire/certificate.h"
 
 namespace tandem {
 namespace {
@@ -120,6 +121,28 @@ TEST_F(ServeKeys, an_admin_blocks_lowers_and_allows_while_it_runs) {
   ::setenv("TANDEM_ADMIN_KEY", nightly_.text.c_str(), 1);
   EXPECT_EQ(ctl({"list"}), 2);
   EXPECT_THAT(text(output()), HasSubstr("needs the key of an admin"));
+}
+
+TEST_F(ServeKeys, over_tls_all_is_as_without) {
+  const fs::path certificate = root() / "certificate.pem", key = root() / "key.pem";
+  write_certificate(certificate, key, "a server");
+  const char* const before = ::getenv("SSL_CERT_FILE");
+  const std::optional<std::string> was = before == nullptr ? std::nullopt : std::optional<std::string>(before);
+  ::setenv("SSL_CERT_FILE", certificate.c_str(), 1);
+  write_book("");
+  const Arguments tls = {"--keys", (root() / "keys.yaml").string(), "--tls-certificate", certificate.string()};
+  Arguments both = tls;
+  both.insert(both.end(), {"--tls-key", key.string()});
+  start(both);
+  EXPECT_THAT(url_, testing::StartsWith("https://127.0.0.1:"));
+  const auto answer = say(editor_);
+  EXPECT_EQ(answer.status, 200) << answer.body;
+  EXPECT_EQ(ctl({"list"}), 0) << text(output());
+  Arguments half = {"serve", "--model", (root() / "model").string(), "--port", "0"};
+  half.insert(half.end(), tls.begin(), tls.end());
+  EXPECT_EQ(tandem(half), 2);
+  EXPECT_THAT(text(output()), HasSubstr("are set together, or none of them"));
+  was ? ::setenv("SSL_CERT_FILE", was->c_str(), 1) : ::unsetenv("SSL_CERT_FILE");
 }
 
 TEST_F(ServeKeys, a_block_ends_what_has_begun_and_nothing_else) {

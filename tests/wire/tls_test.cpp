@@ -1,0 +1,168 @@
+#include "wire/tls.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cstdlib>
+#include <thread>
+
+#include "tests/envs/scratch.h"
+#include "tests/wire/certificate.h"
+#include "tests/within.h"
+#include "wire/http_client.h"
+#include "wire/http_server.h"
+
+namespace tandem::wire {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+
+// Echoes bodies over TLS; a stream goes on until its client has gone.
+class TlsServed : public testing::Test {
+ protected:
+  TlsServed() {
+    write_certificate(certificate_, key_, "first");
+    tls_ = *Tls::open(certificate_, key_);
+    server_.emplace(*HttpServer::listen(
+        "127.0.0.1", 0, {.body_bytes = size_t{8} << 20, .connections = 4, .transfer = 2s, .keep_alive = 60s}, tls_));
+    handler_.answer = [this](const HttpRequest& request, const HttpReply& reply) {
+      if (request.path != "/stream") return reply({200, {{"X-Peer", request.peer}}, request.body});
+      stream_ = std::make_shared<HttpStream>();
+      stream_->write("begun");
+      reply({.stream = stream_});
+    };
+    handler_.gone = [this](uint64_t) { ++gone_; };
+    handler_.tick = [this] {
+      if (refreshes_.exchange(false)) refreshed_ = tls_->refresh(true).has_value() ? 1 : 2;
+    };
+    thread_ = std::thread([this] { EXPECT_TRUE(server_->serve(handler_, stop_)); });
+    if (const char* before = ::getenv("SSL_CERT_FILE")) before_ = before;
+    trust();
+  }
+  ~TlsServed() override {
+    stop_ = true;
+    thread_.join();
+    stream_.reset();
+    before_.empty() ? ::unsetenv("SSL_CERT_FILE") : ::setenv("SSL_CERT_FILE", before_.c_str(), 1);
+  }
+  // The client takes the certificate that stands in the file now.
+  void trust() {
+    std::filesystem::copy_file(certificate_, trusted_, std::filesystem::copy_options::overwrite_existing);
+    ::setenv("SSL_CERT_FILE", trusted_.c_str(), 1);
+  }
+  Result<HttpHead> ask(const std::string& path, std::string body, std::string* answer, std::stop_token stop = {}) {
+    const OutgoingRequest request{.url = "https://127.0.0.1:" + std::to_string(server_->port()) + path,
+                                  .method = "POST",
+                                  .body = std::move(body),
+                                  .limit = 120s,
+                                  .largest_answer = size_t{16} << 20};
+    return http_request(
+        request,
+        [&](const HttpHead&, std::string_view bytes) -> Status {
+          answer->append(bytes);
+          if (path == "/stream") saw_ = true;
+          return {};
+        },
+        stop);
+  }
+  // 1: the files were read again, 2: they were not.
+  int refresh() {
+    refreshed_ = 0;
+    refreshes_ = true;
+    EXPECT_TRUE(within(60s, [&] { return refreshed_ != 0; }));
+    return refreshed_;
+  }
+  FileDescriptor raw() const {
+    FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in where{};
+    where.sin_family = AF_INET;
+    where.sin_port = htons(server_->port());
+    where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(connect(socket.get(), reinterpret_cast<sockaddr*>(&where), sizeof where), 0);
+    const timeval patience = {60, 0};
+    setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    return socket;
+  }
+
+  envs::Scratch folder_;
+  const std::filesystem::path certificate_ = folder_.path / "certificate.pem", key_ = folder_.path / "key.pem",
+                              trusted_ = folder_.path / "trusted.pem";
+  std::shared_ptr<Tls> tls_;
+  std::optional<HttpServer> server_;
+  HttpHandler handler_;
+  std::shared_ptr<HttpStream> stream_;
+  std::atomic<int> gone_{0}, refreshed_{0};
+  std::atomic<bool> stop_{false}, refreshes_{false}, saw_{false};
+  std::thread thread_;
+  std::string before_;
+};
+
+TEST_F(TlsServed, bodies_of_any_size_come_whole_both_ways) {
+  for (const size_t size : {size_t{0}, size_t{1}, size_t{16384}, size_t{16385}, size_t{5} << 20}) {
+    std::string body(size, 'x'), answer;
+    for (size_t i = 0; i < size; ++i) body[i] = static_cast<char>('a' + i % 23);
+    const auto head = ask("/", body, &answer);
+    ASSERT_TRUE(head) << head.error().to_string();
+    EXPECT_EQ(head->status, 200);
+    EXPECT_TRUE(answer == body) << size;
+  }
+}
+
+TEST_F(TlsServed, a_client_that_goes_away_is_noticed_and_frees_its_place) {
+  for (int i = 1; i <= 6; ++i) {  // more than there are places
+    saw_ = false;
+    std::stop_source stop;
+    std::string answer;
+    std::thread client([&] { EXPECT_FALSE(ask("/stream", "", &answer, stop.get_token())); });
+    EXPECT_TRUE(within(60s, [&] { return saw_.load(); }));
+    stop.request_stop();
+    client.join();
+    EXPECT_TRUE(within(60s, [&] { return gone_ == i; })) << i;
+  }
+}
+
+TEST_F(TlsServed, what_is_no_tls_and_what_says_nothing_is_let_go) {
+  const auto plain = raw();
+  const std::string words = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+  EXPECT_EQ(send(plain.get(), words.data(), words.size(), MSG_NOSIGNAL), static_cast<ssize_t>(words.size()));
+  const auto silent = raw();
+  char byte[64];
+  ssize_t got = 1;
+  while ((got = recv(plain.get(), byte, sizeof byte, 0)) > 0) {
+  }
+  EXPECT_TRUE(got == 0 || errno == ECONNRESET) << errno;
+  EXPECT_EQ(recv(silent.get(), byte, sizeof byte, 0), 0) << "its hand was not given in time";
+  std::string answer;
+  EXPECT_TRUE(ask("/", "still there", &answer));
+  EXPECT_EQ(answer, "still there");
+}
+
+TEST_F(TlsServed, another_certificate_holds_for_connections_from_then_on) {
+  write_certificate(certificate_, key_, "second");
+  std::string answer;
+  EXPECT_TRUE(ask("/", "with the first", &answer)) << "before it is read";
+  EXPECT_EQ(refresh(), 1);
+  EXPECT_FALSE(ask("/", "who trusts the first alone", &answer));
+  trust();
+  EXPECT_TRUE(ask("/", "with the second", &answer));
+  std::ofstream(certificate_) << "broken";
+  EXPECT_EQ(refresh(), 2);
+  EXPECT_TRUE(ask("/", "the second holds", &answer));
+}
+
+TEST(TlsFiles, that_do_not_fit_are_named) {
+  envs::Scratch folder;
+  const auto one = folder.path / "1.pem", key = folder.path / "1.key", other_key = folder.path / "2.key";
+  write_certificate(folder.path / "2.pem", other_key, "two");
+  write_certificate(one, key, "one");
+  EXPECT_TRUE(Tls::open(one, key));
+  EXPECT_THAT(Tls::open(one, other_key).error().to_string(), HasSubstr("2.key"));
+  EXPECT_THAT(Tls::open(key, key).error().to_string(), HasSubstr("no chain of certificates"));
+  EXPECT_THAT(Tls::open(folder.path / "none.pem", key).error().to_string(), HasSubstr("none.pem"));
+}
+
+}  // namespace
+}  // namespace tandem::wire

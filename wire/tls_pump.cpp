@@ -1,0 +1,115 @@
+#include "wire/tls_pump.h"
+
+#include <array>
+#include <boost/asio/local/connect_pair.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/ssl/stream.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/system/error_code.hpp>
+
+namespace tandem::wire {
+
+namespace asio = boost::asio;
+namespace ssl = boost::asio::ssl;
+using asio::ip::tcp;
+using boost::system::error_code;
+
+namespace {
+
+// How long the last bytes of a connection may take.
+constexpr Duration kFarewell = std::chrono::seconds(5);
+
+// One connection: two loops, each of which reads as much as the other end has taken.
+class Pump : public std::enable_shared_from_this<Pump> {
+ public:
+  Pump(asio::io_context& context, tcp::socket socket, std::shared_ptr<TlsContext> tls)
+      : tls_(std::move(tls)),
+        client_(std::move(socket), tls_->ssl),
+        inside_(context),
+        timer_(context),
+        context_(context) {}
+
+  void begin(Duration limit, std::function<void(PlainSocket)> entered) {
+    timer_.expires_after(limit);
+    timer_.async_wait([self = shared_from_this()](error_code error) {
+      if (!error) self->close_client();
+    });
+    client_.async_handshake(ssl::stream_base::server, [self = shared_from_this(), entered](error_code error) {
+      self->timer_.cancel();
+      if (!error) self->enter(entered);
+    });
+  }
+
+ private:
+  void enter(const std::function<void(PlainSocket)>& entered) {
+    asio::local::stream_protocol::socket outer(context_), inner(context_);
+    error_code error;
+    asio::local::connect_pair(outer, inner, error);
+    if (error) return;  // no descriptors: the client is closed as this goes
+    inside_ = PlainSocket(std::move(outer));
+    entered(PlainSocket(std::move(inner)));
+    read_client();
+    read_inside();
+  }
+
+  void read_client() {
+    client_.async_read_some(asio::buffer(from_client_), [self = shared_from_this()](error_code error, size_t bytes) {
+      if (error) return self->client_ended();
+      asio::async_write(self->inside_, asio::buffer(self->from_client_, bytes), [self](error_code failed, size_t) {
+        if (failed) return;  // nobody listens any more: what reads the inside ends it
+        self->read_client();
+      });
+    });
+  }
+  // The client has said its last; what it waits for still goes out.
+  void client_ended() {
+    error_code ignored;
+    inside_.shutdown(asio::socket_base::shutdown_send, ignored);
+  }
+
+  void read_inside() {
+    inside_.async_read_some(asio::buffer(from_inside_), [self = shared_from_this()](error_code error, size_t bytes) {
+      if (error) return self->inside_ended();
+      asio::async_write(self->client_, asio::buffer(self->from_inside_, bytes), [self](error_code failed, size_t) {
+        if (!failed) return self->read_inside();
+        error_code ignored;
+        self->inside_.close(ignored);
+        self->close_client();
+      });
+    });
+  }
+  // Says goodbye; a client that does not answer to it is closed.
+  void inside_ended() {
+    timer_.expires_after(kFarewell);
+    timer_.async_wait([self = shared_from_this()](error_code error) {
+      if (!error) self->close_client();
+    });
+    client_.async_shutdown([self = shared_from_this()](error_code) {
+      self->timer_.cancel();
+      self->close_client();
+      error_code ignored;
+      self->inside_.close(ignored);
+    });
+  }
+  void close_client() {
+    error_code ignored;
+    client_.next_layer().close(ignored);
+  }
+
+  const std::shared_ptr<TlsContext> tls_;  // of `client_`
+  ssl::stream<tcp::socket> client_;
+  PlainSocket inside_;
+  asio::steady_timer timer_;
+  asio::io_context& context_;
+  std::array<char, 16384> from_client_{}, from_inside_{};
+};
+
+}  // namespace
+
+void begin_tls(asio::io_context& context, tcp::socket socket, std::shared_ptr<TlsContext> tls, Duration limit,
+               std::function<void(PlainSocket)> entered) {
+  std::make_shared<Pump>(context, std::move(socket), std::move(tls))->begin(limit, std::move(entered));
+}
+
+}  // namespace tandem::wire
