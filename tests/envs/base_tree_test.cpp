@@ -8,6 +8,7 @@
 #include "envs/episodes/base_copies.h"
 #include "envs/episodes/episode.h"
 #include "envs/sandbox/caching_backend.h"
+#include "envs/tasks/cheats.h"
 #include "envs/tasks/task_base.h"
 #include "envs/tasks/task_set.h"
 #include "envs/tools/process.h"
@@ -344,6 +345,18 @@ TEST_F(Base, a_signed_commit_is_read_without_the_program_that_its_repository_nam
   ASSERT_TRUE(found.has_value()) << found.error().to_string();
   EXPECT_TRUE(prepare_base(*found).has_value());
   EXPECT_FALSE(fs::exists(marker));
+}
+
+TEST_F(Base, a_cheat_keeps_the_code_of_the_base_that_it_is_put_in_front_of) {
+  Task task;
+  task.base.emplace();
+  task.base->tree = tree();
+  task.solution.turns = {{{"write", {{"file_path", "src/a.py"}, {"contents", "a = 2\n"}}}}};
+  for (const auto cheat : {Cheat::kExitsEarly, Cheat::kForgesReport}) {
+    const auto commands = commands_of(cheat, task);
+    ASSERT_EQ(commands.size(), 1u);
+    EXPECT_THAT(commands[0], HasSubstr("os._exit(0)\na = 1\n"));
+  }
 }
 
 }  // namespace
