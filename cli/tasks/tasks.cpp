@@ -216,6 +216,7 @@ Action add_tasks(CLI::App& command) {
                      "The end of the command decides (0: passed), in place of pytest's or unittest's report");
   from_git->add_option("--project", options->from_git.project,
                        "What instructions call it; by default its folder's name");
+  from_git->add_option("--kind", options->from_git.kind, "What the tasks are counted under; by default the project");
   from_git->add_option("--seconds", options->from_git.seconds, "That one run of the tests may take")
       ->check(CLI::Range(1, 40))
       ->capture_default_str();

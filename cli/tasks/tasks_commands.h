@@ -45,6 +45,7 @@ struct FromGitOptions {
   std::string tests;             // a pattern of paths; empty: the usual ones
   std::string command;           // runs the tests
   std::string project;           // what instructions call the repository; empty: its folder's name
+  std::string kind;              // of the tasks; empty: the project
   bool by_exit = false;          // the end of the command decides
   int seconds = 40;              // that one run of the tests may take
   int limit = 0;                 // at most so many tasks; 0: all

@@ -145,6 +145,7 @@ Json description_of(const CommitTaskOptions& task, const FromGitOptions& options
           {"by_exit", task.by_exit},
           {"tests", options.tests},
           {"project", task.project},
+          {"kind", task.kind},
           {"seconds", options.seconds},
           {"most_files", options.most_files},
           {"most_names", options.most_names}};
@@ -165,7 +166,9 @@ Result<int> tasks_from_git(const FromGitOptions& options) {
                          .command = options.command};
   TRY(envs::git_folder_of(task.repository));
   task.project = options.project.empty() ? name_of_repository(task.repository) : options.project;
-  task.kind = kind_of_project(task.project);
+  if (const auto why = options.kind.empty() ? "" : envs::why_no_kind(options.kind); !why.empty())
+    return fail(Status::invalid(fmt::format("--kind \"{}\" {}", options.kind, why)));
+  task.kind = options.kind.empty() ? kind_of_project(task.project) : options.kind;
   task.by_exit = options.by_exit;
   task.seconds = options.seconds;
   task.rules.most_files = static_cast<size_t>(options.most_files);
