@@ -296,10 +296,76 @@ TEST_F(TasksFromGit, what_is_asked_for_wrongly_is_one_clear_error) {
   EXPECT_THAT(none.first, HasSubstr("there is no git repository at nowhere"));
   EXPECT_THAT(tasks(command_ + " --commits=--all").first, HasSubstr("is no range of commits"));
   EXPECT_THAT(tasks(command_ + " --commits v9").first, HasSubstr("git says"));
+  EXPECT_THAT(tasks(command_ + " --kind 'a b'").first, HasSubstr("may have letters"));
   EXPECT_THAT(tasks(command_ + " --tests 'spec/['").first, HasSubstr("--tests"));
   EXPECT_FALSE(std::filesystem::exists(scratch_.path / "made"));
   scratch_.put("full/notes.txt", "mine");
   EXPECT_THAT(tasks("from-git repo --out full --command 'true'").first, HasSubstr("holds something else"));
+}
+
+// The program that builds a benchmark, on an archive that is there already, so that it needs no network.
+TEST_F(TasksFromGit, a_recipe_becomes_tasks_of_four_kinds_that_are_proved) {
+  scratch_.put("gadget-1/gadget.py", R"PY("""Numbers of gadgets."""
+
+
+def parse_number(text):
+    """The number in a text; ValueError for another text."""
+    if not text.isdigit():
+        raise ValueError("this is no number at all")
+    return int(text)
+
+
+def total_of(texts):
+    """The sum of the numbers in texts, of those below a hundred."""
+    total = 0
+    for text in texts:
+        number = parse_number(text)
+        if number < 100:
+            total = total + number
+    return total
+)PY");
+  scratch_.put("gadget-1/test_gadget.py", R"PY(import unittest
+
+import gadget
+
+
+class Gadget(unittest.TestCase):
+    def test_number(self):
+        self.assertEqual(gadget.parse_number("12"), 12)
+
+    def test_total(self):
+        self.assertEqual(gadget.total_of(["1", "99", "100"]), 100)
+)PY");
+  const auto run = [&](const std::string& script) {
+    const auto result = envs::run_process(
+        {.argv = {"/bin/bash", "-c", script},
+         .directory = scratch_.path,
+         .environment = {"PATH=/usr/bin:/bin", "XDG_CACHE_HOME=" + scratch_.path.string(), "PYTHONDONTWRITEBYTECODE=1"},
+         .time_limit_s = 500});
+    return result ? std::pair(result->output, result->exit_code) : std::pair(result.error().message(), -1);
+  };
+  ASSERT_EQ(run("mkdir -p set.work/archives; tar -czf set.work/archives/gadget-1.tar.gz gadget-1").second, 0);
+  const auto digest = run("sha256sum < set.work/archives/gadget-1.tar.gz | cut -c1-64").first;
+  const std::string recipe =
+      "[most]\nfeature = 1\nbug = 1\nrefactor = 1\nexplain = 1\n[[project]]\nname = \"gadget\"\nversion = \"1\"\n"
+      "command = \"python3 -m unittest -v\"\ntests = \".\"\nkeep = [\"gadget.py\", \"test_gadget.py\"]\n";
+  scratch_.put("recipe.toml", recipe + "sha256 = \"" + std::string(trim(digest)) + "\"\n");
+  scratch_.put("wrong.toml", recipe + "digest = \"" + std::string(trim(digest)) + "\"\n");
+  const std::string build =
+      "python3 " TANDEM_SOURCE_DIR "/examples/bench/build set --tandem " TANDEM_BINARY " --recipe ";
+  const auto wrong = run(build + "wrong.toml");
+  EXPECT_EQ(wrong.second, 2);
+  EXPECT_THAT(wrong.first, HasSubstr("gadget has the unknown key digest"));
+  const auto made = run(build + "recipe.toml");
+  EXPECT_EQ(made.second, 0) << made.first;
+  EXPECT_THAT(made.first, HasSubstr("4 tasks. Next: tandem tasks validate set"));
+  const auto proved = tasks("validate set --repeats 1");
+  EXPECT_EQ(proved.second, 0) << proved.first;
+  for (const char* kind : {"feature  ", "bug  ", "refactor  ", "explain  "})
+    EXPECT_THAT(proved.first, HasSubstr("\n" + std::string(kind))) << proved.first;
+  const auto again = run(build + "recipe.toml");
+  EXPECT_EQ(again.second, 0) << again.first;
+  EXPECT_THAT(again.first, HasSubstr("4 tasks. Next"));
 }
 
 }  // namespace
