@@ -27,6 +27,7 @@ struct TasksOptions {
   ValidateOptions validate;
   TryOptions attempt;
   MakeOptions make;
+  FromGitOptions from_git;
   BuildOptions build;
   std::string recipes = envs::kRecipeNames[0];
 };
@@ -198,6 +199,50 @@ Action add_tasks(CLI::App& command) {
       "Example:\n"
       "  tandem tasks make my-project my-tasks --test 'python3 -m pytest -rA -p no:cacheprovider tests'\n"
       "  tandem tasks validate my-tasks");
+  auto* from_git = command.add_subcommand("from-git", "Tasks from the commits of a git repository");
+  from_git->add_option("REPOSITORY", options->from_git.repository, "A checkout or a bare repository")->required();
+  from_git->add_option("--out", options->from_git.folder, "Where the tasks go, and where an earlier call left off")
+      ->required();
+  from_git->add_option("--commits", options->from_git.commits, "As git's rev-list takes them: v1..v2, main, HEAD~50..")
+      ->capture_default_str();
+  from_git->add_option("--limit", options->from_git.limit, "At most so many tasks, of the newest commits; 0: all")
+      ->check(CLI::Range(0, 100000));
+  from_git->add_option("--tests", options->from_git.tests,
+                       "A pattern of the paths that are tests, such as 'spec/**'; by default test_*.py, *_test.py, "
+                       "conftest.py and all below test/ and tests/");
+  from_git->add_option("--command", options->from_git.command, "Runs the tests; {tests} stands for the changed modules")
+      ->default_val("python3 -m pytest -rA -p no:cacheprovider {tests}");
+  from_git->add_flag("--by-exit", options->from_git.by_exit,
+                     "The end of the command decides (0: passed), in place of pytest's or unittest's report");
+  from_git->add_option("--project", options->from_git.project,
+                       "What instructions call it; by default its folder's name");
+  from_git->add_option("--kind", options->from_git.kind, "What the tasks are counted under; by default the project");
+  from_git->add_option("--seconds", options->from_git.seconds, "That one run of the tests may take")
+      ->check(CLI::Range(1, 40))
+      ->capture_default_str();
+  from_git->add_option("--most-files", options->from_git.most_files, "That a commit may change")
+      ->check(CLI::Range(2, 1000))
+      ->capture_default_str();
+  from_git
+      ->add_option("--most-names", options->from_git.most_names,
+                   "New names that tests use and a message does not say; with more a commit is left out")
+      ->check(CLI::Range(0, 1000))
+      ->capture_default_str();
+  from_git->add_option("--threads", options->from_git.threads, "Commits at once; 0: one for each core")
+      ->check(CLI::Range(0, 1024));
+  from_git->add_flag("--json", options->from_git.json, "Print a JSON object a line for each commit");
+  from_git->footer(
+      "A commit that changes source and tests becomes a task: the tree before it, without history; its message as the\n"
+      "instruction; its tests, which come in when the model is done; its other changes as the solution. Each is\n"
+      "measured before and after, several times, and proved as `validate` does. Each other commit says why it is\n"
+      "none. Nothing of the repository runs outside of sandboxes. Exit code 0: there are tasks; 1: no commit came to\n"
+      "one; 3: the sandbox has no pytest; 75: interrupted, the same command goes on.\n\n"
+      "Example:\n"
+      "  tandem tasks from-git my-project --out my-tasks --limit 20\n"
+      "  tandem tasks from-git my-project --out my-tasks --commits v1.0..main \\\n"
+      "    --command 'python3 -m unittest -v {tests}'\n"
+      "  tandem tasks from-git lib.git --out lib-tasks --tests 'spec/**' --command 'make check' --by-exit\n"
+      "  tandem tasks validate my-tasks");
   auto* begin = command.add_subcommand("new", "A folder of small tasks to change into your own");
   begin->add_option("FOLDER", options->path, "Where they go: new or empty")->required();
   begin->footer(
@@ -221,6 +266,7 @@ Action add_tasks(CLI::App& command) {
     if (begin->parsed()) return new_tasks(options->path);
     if (build->parsed()) return build_images(options->build);
     if (make->parsed()) return make_tasks(options->make);
+    if (from_git->parsed()) return tasks_from_git(options->from_git);
     if (list->parsed()) return list_tasks(*options);
     if (show->parsed()) return show_task(*options);
     if (attempt->parsed()) return try_task(TRY(one_task(*options)), options->attempt);

@@ -39,6 +39,25 @@ struct MakeOptions {
 // there are tasks then, kFailed where there are none, kInterrupted after SIGINT or SIGTERM.
 Result<int> make_tasks(const MakeOptions& options);
 
+struct FromGitOptions {
+  std::string repository, folder;
+  std::string commits = "HEAD";  // a range of git's
+  std::string tests;             // a pattern of paths; empty: the usual ones
+  std::string command;           // runs the tests
+  std::string project;           // what instructions call the repository; empty: its folder's name
+  std::string kind;              // of the tasks; empty: the project
+  bool by_exit = false;          // the end of the command decides
+  int seconds = 40;              // that one run of the tests may take
+  int limit = 0;                 // at most so many tasks; 0: all
+  int most_files = 20;           // that a commit changes
+  int most_names = 12;           // that an instruction tells beside the message
+  int threads = 0;               // 0: one for each core
+  bool json = false;
+};
+// Tasks of the repository's commits, in `folder`, where an earlier call for the same repository left off. kDone where
+// there are tasks then, kFailed where there are none, kInterrupted after SIGINT or SIGTERM.
+Result<int> tasks_from_git(const FromGitOptions& options);
+
 struct BuildOptions {
   std::string path;
   bool json = false;

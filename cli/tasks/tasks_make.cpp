@@ -1,8 +1,6 @@
 // `tandem tasks make`.
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -17,6 +15,7 @@
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/progress_line.h"
+#include "cli/tasks/decision_log.h"
 #include "cli/tasks/tasks_commands.h"
 #include "envs/backends/backends.h"
 #include "envs/episodes/deletion.h"
@@ -38,69 +37,37 @@ Json to_json(const Decision& decision) {
           {"tests", decision.tests}};
 }
 
-// Decisions on disk, a line each below one that says what they are of, so that what was interrupted goes on.
+// The log of a folder of tasks, by functions.
 class Decisions {
  public:
   static Result<Decisions> open(const fs::path& folder, const Json& of) {
-    Decisions decisions;
-    decisions.path_ = (folder / "functions.log").string();
-    std::error_code error;
-    const bool exists = fs::exists(decisions.path_, error);
-    if (!exists && fs::exists(folder, error) && !fs::is_empty(folder, error)) {
-      return fail(
-          Status::invalid(folder.string() + " holds something else").hint("give a folder that is new or empty"));
+    Decisions decisions(TRY(DecisionLog::open(
+        folder, "functions.log", of, "is of another repository, of other content of this one, or of other tests")));
+    for (const auto& json : decisions.log_.known()) {
+      try {
+        Decision decision{
+            .function = json.at("function").get<std::string>(), .task = {}, .tests = json.at("tests").get<size_t>()};
+        if (!json.at("task").is_null()) decision.task = json.at("task").get<std::string>();
+        decisions.known_[decision.function] = decision;
+      } catch (const Json::exception& error) {
+        return fail(Status::invalid(error.what()).at(decisions.log_.path()).hint("give another folder"));
+      }
     }
-    TRY(make_directories(folder));
-    uint64_t whole = 0;  // bytes of lines that were written to their ends
-    if (exists) {
-      const auto text = TRY(read_file(decisions.path_));
-      whole = text.rfind('\n') + 1;  // nothing where there is none
-      TRY(decisions.read(std::string_view(text).substr(0, whole), of));
-    }
-    decisions.file_ = FileDescriptor(::open(decisions.path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
-    if (!decisions.file_) return fail(Status::from_errno(decisions.path_, errno));
-    if (::ftruncate(decisions.file_.get(), static_cast<off_t>(whole)) != 0)
-      return fail(Status::from_errno(decisions.path_, errno));
-    if (whole == 0) TRY(write_all(decisions.file_.get(), dump_json(of) + "\n", decisions.path_));
     return decisions;
   }
 
   const std::map<std::string, Decision>& known() const { return known_; }
 
   Status add(const Decision& decision) {
-    TRY(write_all(file_.get(), dump_json(to_json(decision)) + "\n", path_));
+    TRY(log_.add(to_json(decision)));
     known_[decision.function] = decision;
     return {};
   }
 
  private:
-  Status read(std::string_view text, const Json& of) {
-    int line = 0;
-    for (const auto each : split(text, '\n')) {
-      ++line;
-      if (trim(each).empty()) continue;
-      const auto json = parse_json(each);
-      if (!json) return Status(json.error()).at(path_, line).hint("give another folder");
-      if (line == 1) {
-        if (*json == of) continue;
-        return Status::invalid(path_ + " is of another repository, of other content of this one, or of other tests")
-            .hint("give another folder");
-      }
-      try {
-        Decision decision{
-            .function = json->at("function").get<std::string>(), .task = {}, .tests = json->at("tests").get<size_t>()};
-        if (!json->at("task").is_null()) decision.task = json->at("task").get<std::string>();
-        known_[decision.function] = decision;
-      } catch (const Json::exception& error) {
-        return Status::invalid(error.what()).at(path_, line).hint("give another folder");
-      }
-    }
-    return {};
-  }
-
+  explicit Decisions(DecisionLog log) : log_(std::move(log)) {}
+  DecisionLog log_;
   std::map<std::string, Decision> known_;
-  FileDescriptor file_;
-  std::string path_;
 };
 
 Json description_of(const envs::Files& files, const std::string& command) {

@@ -86,9 +86,11 @@ Files sources_of(const Task& task) {
   Files sources = task.files;
   for (const auto& turn : task.solution.turns) {
     for (const auto& call : turn) {
-      if (call.name == "write" && call.arguments.contains("file_path")) {
-        sources.try_emplace(call.arguments.at("file_path").get<std::string>());
-      }
+      if (call.name != "write" || !call.arguments.contains("file_path")) continue;
+      const auto path = call.arguments.at("file_path").get<std::string>();
+      // Code that lost the rest of its file would often not even compile.
+      const bool has_base = task.base && task.base->tree;
+      sources.try_emplace(path, has_base ? read_base_file(*task.base->tree, path).value_or("") : "");
     }
   }
   return sources;

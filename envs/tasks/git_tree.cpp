@@ -55,6 +55,16 @@ Result<std::map<std::string, std::string>> objects_of(std::string_view text) {
 
 }  // namespace
 
+Result<std::map<std::string, std::string>> read_git_objects(const fs::path& repository,
+                                                            const std::set<std::string>& objects, size_t most) {
+  if (objects.empty()) return std::map<std::string, std::string>();
+  const auto folder = TRY(git_folder_of(repository));
+  std::string names;
+  for (const auto& object : objects) names += " " + shell_quoted(object);
+  return objects_of(TRY(run_git(folder, "printf '%s\\n'" + names + " | git cat-file --batch",
+                                most + objects.size() * 100 + 1, kMostSeconds)));
+}
+
 Result<fs::path> git_folder_of(const fs::path& repository) {
   std::error_code error;
   if (fs::exists(repository / ".git", error)) return fs::absolute(repository / ".git");
@@ -70,7 +80,12 @@ Result<std::string> run_git(const fs::path& git_folder, const std::string& line,
       .directory = "/",
       .environment = {"PATH=/usr/local/bin:/usr/bin:/bin", "LC_ALL=C", "HOME=/nonexistent",
                       "GIT_DIR=" + git_folder.string(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null",
-                      "GIT_NO_REPLACE_OBJECTS=1", "GIT_ALLOW_PROTOCOL=none", "GIT_TERMINAL_PROMPT=0"},
+                      "GIT_NO_REPLACE_OBJECTS=1", "GIT_ALLOW_PROTOCOL=none", "GIT_TERMINAL_PROMPT=0",
+                      // Settings of the repository by which git would run programs: gpg.program, hooks, a monitor.
+                      "GIT_CONFIG_COUNT=4", "GIT_CONFIG_KEY_0=log.showSignature", "GIT_CONFIG_VALUE_0=false",
+                      "GIT_CONFIG_KEY_1=core.hooksPath", "GIT_CONFIG_VALUE_1=/dev/null",
+                      "GIT_CONFIG_KEY_2=core.fsmonitor", "GIT_CONFIG_VALUE_2=false",
+                      "GIT_CONFIG_KEY_3=core.attributesFile", "GIT_CONFIG_VALUE_3=/dev/null"},
       .time_limit_s = seconds,
       .output_limit = most,
       .errors_apart = true};

@@ -4,6 +4,7 @@
 // partial clone lacks is missing.
 #pragma once
 
+#include <map>
 #include <set>
 #include <string>
 
@@ -25,6 +26,11 @@ Result<GitTree> read_git_tree(const fs::path& repository, const std::string& com
 // The same of some of the files alone; those that are not there are left out, links too.
 Result<GitTree> read_git_files(const fs::path& repository, const std::string& commit,
                                const std::set<std::string>& paths);
+
+// Contents by their names in git, a thousand at most; those that are not there are left out. kInvalid where they have
+// more than `most` bytes together.
+Result<std::map<std::string, std::string>> read_git_objects(const fs::path& repository,
+                                                            const std::set<std::string>& objects, size_t most);
 
 // Where git keeps what it knows of `repository`, bare or a checkout. kNotFound where that is none.
 Result<fs::path> git_folder_of(const fs::path& repository);

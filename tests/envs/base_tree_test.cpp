@@ -8,8 +8,10 @@
 #include "envs/episodes/base_copies.h"
 #include "envs/episodes/episode.h"
 #include "envs/sandbox/caching_backend.h"
+#include "envs/tasks/cheats.h"
 #include "envs/tasks/task_base.h"
 #include "envs/tasks/task_set.h"
+#include "envs/tools/process.h"
 #include "tests/envs/cache_of.h"
 #include "tests/envs/sandbox_fixture.h"
 #include "tests/envs/scratch.h"
@@ -321,6 +323,39 @@ TEST_F(Base, files_whose_names_are_not_text_are_graded_as_they_were_left) {
     const auto grade = (*episode)->score("");
     ASSERT_TRUE(grade.has_value()) << grade.error().to_string();
     EXPECT_EQ(grade->reward, reward) << command;
+  }
+}
+
+TEST_F(Base, a_signed_commit_is_read_without_the_program_that_its_repository_names_for_signatures) {
+  const auto marker = scratch_.path / "run";
+  const auto made = run_process(
+      {.argv = {"/bin/bash", "-c",
+                "set -e; rm -rf .git link; git init -q .; git add -A; tree=$(git write-tree)\n"
+                "commit=$(printf 'tree %s\\nauthor a <a@b.example> 1 +0000\\ncommitter a <a@b.example> 1 +0000\\n"
+                "gpgsig -----BEGIN PGP SIGNATURE-----\\n \\n x\\n -----END PGP SIGNATURE-----\\n\\nsigned\\n' $tree | "
+                "git hash-object -t commit -w --stdin)\n"
+                "git update-ref HEAD $commit; git config log.showSignature true\n"
+                "printf '#!/bin/sh\\ntouch %s\\n' $MARKER > .git/evil; chmod +x .git/evil\n"
+                "git config gpg.program $PWD/.git/evil; git show -s HEAD; test -e $MARKER; rm $MARKER"},
+       .directory = scratch_.path / "repo",
+       .environment = {"PATH=/usr/bin:/bin", "HOME=/nonexistent", "MARKER=" + marker.string()}});
+  ASSERT_TRUE(made.has_value());
+  ASSERT_EQ(made->exit_code, 0) << made->output;
+  const auto found = find_task_base(TaskBase::Kind::kGit, scratch_.path / "repo", "HEAD");
+  ASSERT_TRUE(found.has_value()) << found.error().to_string();
+  EXPECT_TRUE(prepare_base(*found).has_value());
+  EXPECT_FALSE(fs::exists(marker));
+}
+
+TEST_F(Base, a_cheat_keeps_the_code_of_the_base_that_it_is_put_in_front_of) {
+  Task task;
+  task.base.emplace();
+  task.base->tree = tree();
+  task.solution.turns = {{{"write", {{"file_path", "src/a.py"}, {"contents", "a = 2\n"}}}}};
+  for (const auto cheat : {Cheat::kExitsEarly, Cheat::kForgesReport}) {
+    const auto commands = commands_of(cheat, task);
+    ASSERT_EQ(commands.size(), 1u);
+    EXPECT_THAT(commands[0], HasSubstr("os._exit(0)\na = 1\n"));
   }
 }
 
