@@ -55,6 +55,8 @@ std::map<std::string, std::string> reasons_of(const RunConfig& c) {
          "the run has no reward of its own");
   const auto& t = c.trainer;
   unless(t.optimizer == "muon", {"trainer.momentum"}, "trainer.optimizer is " + t.optimizer);
+  unless(t.epochs > 1 || t.minibatches > 1, {"trainer.kl_stop"},
+         "a step has one update, which begins at the policy before the step");
   unless(t.schedule != "constant", {"trainer.final_share"}, "trainer.schedule is constant");
   unless(!c.run.deterministic, {"trainer.on_lag"}, "run.deterministic allows no lag");
   unless(c.lora.rank > 0, {"lora.alpha", "lora.use_rslora", "lora.targets", "lora.start"}, "lora.rank is 0");

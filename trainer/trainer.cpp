@@ -45,6 +45,23 @@ Json to_json(const StepMetrics& m) {
           {"compared_tokens", m.compared_tokens}};
 }
 
+Json to_json(const std::vector<UpdateMetrics>& updates) {
+  Json list = Json::array();
+  for (const UpdateMetrics& u : updates) {
+    list.push_back({{"epoch", u.epoch},
+                    {"minibatch", u.minibatch},
+                    {"taken", u.taken},
+                    {"tokens", u.tokens},
+                    {"loss", u.loss},
+                    {"grad_norm", u.taken ? Json(u.grad_norm) : Json()},
+                    {"ratio_mean", u.ratio_mean},
+                    {"ratio_max", u.ratio_max},
+                    {"clip_fraction", u.clip_fraction},
+                    {"approx_kl", u.approx_kl}});
+  }
+  return list;
+}
+
 class Trainer {
  public:
   Trainer(const TrainerSettings& settings, const Clock& clock, Ranks ranks, Learner learner, TrajectoryStore store,
@@ -308,6 +325,10 @@ class Trainer {
                         const weights_sync::Offer& next, double train_seconds, double seconds) {
     Json json = to_json(metrics);
     if (!metrics.of_loss.empty()) json["loss_metrics"] = metrics.of_loss;
+    if (!metrics.updates.empty()) {
+      json["updates"] = to_json(metrics.updates);
+      json["stopped_by_kl"] = !metrics.updates.back().taken;
+    }
     json["weights_digest"] = weights_sync::digest_of_version(next.whole()).hex();
     json["delta_bytes"] = next.delta_bytes();
     if (!audit_.is_null() && audit_.at("version") == step) json["weights_audit"] = audit_;

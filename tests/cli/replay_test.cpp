@@ -73,6 +73,35 @@ TEST_F(Replay, of_any_step_has_the_bits_of_the_run_and_writes_nothing) {
   EXPECT_EQ(everything(recorded()), before);
 }
 
+// Each pass through the batch again, in the same order and with the same early end.
+TEST_F(Replay, of_a_step_of_several_updates_has_the_bits_of_the_run) {
+  const fs::path path = root() / "updates";
+  ASSERT_EQ(run({"run.steps=3", "tasks.heldout=0", "trainer.checkpoint_every=2", "trainer.keep_checkpoints=all",
+                 "trainer.groups_per_step=4", "trainer.epochs=2", "trainer.minibatches=2", "trainer.kl_stop=0.05",
+                 "trainer.ranks=2"},
+                path),
+            0)
+      << text(output());
+  for (const int step : {1, 3}) {
+    ASSERT_EQ(replay(path, {"--step", std::to_string(step), "--json"}), 0) << text(output());
+    EXPECT_EQ(answer()["weights_equal"], true);
+  }
+  std::istringstream lines(text(path / "metrics.jsonl"));
+  for (std::string line; std::getline(lines, line);) {
+    const Json step = *parse_json(line);
+    ASSERT_TRUE(step.contains("updates")) << line;
+    EXPECT_EQ(step["updates"][0]["approx_kl"], 0);
+    EXPECT_EQ(step["stopped_by_kl"], !step["updates"].back()["taken"].get<bool>());
+    if (!step["stopped_by_kl"].get<bool>()) {
+      EXPECT_GE(step["updates"].size(), 2u);  // fewer than 4 where one group alone had a signal
+    }
+  }
+  EXPECT_EQ(run({"trainer.groups_per_step=4", "trainer.minibatches=5"}, root() / "refused-parts"), 2);
+  EXPECT_NE(text(output()).find("trainer.minibatches is 5, and a batch has trainer.groups_per_step = 4"),
+            std::string::npos)
+      << text(output());
+}
+
 TEST_F(Replay, of_an_episode_has_the_logprobs_that_were_sampled) {
   int replayed = 0;
   for (const Json& episode : episodes(recorded())) {
