@@ -418,7 +418,15 @@ Status check(const RunConfig& c) {
     });
   }
   must(check_lent(c));
-  if (const auto algorithm = algorithm_of(c); !algorithm) must(algorithm.error());
+  const auto algorithm = algorithm_of(c);
+  if (!algorithm) must(algorithm.error());
+  const bool of_subsets = algorithm && algorithm->advantage == AdvantageKind::kPassAtK;
+  refuse(of_subsets && c.algorithm.pass_k >= c.trainer.group_size, [&] {
+    return fmt::format(
+        "algorithm.pass_at_k.k is {}, and a group has trainer.group_size = {} episodes: it must be smaller, or all "
+        "subsets are the same",
+        c.algorithm.pass_k, c.trainer.group_size);
+  });
   if (const auto optimizer = optimizer_of(c); !optimizer) must(optimizer.error());
   refuse(c.trainer.minibatches > c.trainer.groups_per_step, [&] {
     return fmt::format("trainer.minibatches is {}, and a batch has trainer.groups_per_step = {}: groups stay whole",
@@ -471,6 +479,7 @@ Result<rollout::RunPlan> plan_of(const RunConfig& c, const fs::path& run_dir) {
                         .heldout_split = c.tasks.heldout_split,
                         .heldout_every = c.tasks.heldout > 0 ? c.tasks.heldout_every : 0,
                         .std_epsilon = c.algorithm.std_epsilon,
+                        .pass_k = c.algorithm.pass_k,
                         .steal_from = c.rollout.steal_from};
   // Where the trainer makes the advantages, rewards go to it.
   if (const auto algorithm = algorithm_of(c))

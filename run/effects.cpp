@@ -30,8 +30,12 @@ std::map<std::string, std::string> reasons_of(const RunConfig& c) {
     unless(algorithm->aggregation == trainer::Aggregation::kSumOverLength, {"algorithm.aggregation_length"},
            "algorithm.aggregation is not sum_over_length");
     const AdvantageKind advantage = algorithm->advantage;
-    unless(advantage == AdvantageKind::kGrpo || advantage == AdvantageKind::kMaxRl, {"algorithm.std_epsilon"},
-           fmt::format("algorithm.advantage is {}, which divides by no deviation", to_string(advantage)));
+    unless(advantage == AdvantageKind::kPassAtK, {"algorithm.pass_at_k.k"},
+           fmt::format("algorithm.advantage is {}", to_string(advantage)));
+    unless(
+        advantage == AdvantageKind::kGrpo || advantage == AdvantageKind::kMaxRl || advantage == AdvantageKind::kPassAtK,
+        {"algorithm.std_epsilon"},
+        fmt::format("algorithm.advantage is {}, which divides by no deviation", to_string(advantage)));
     unless(advantage == AdvantageKind::kReturns || advantage == AdvantageKind::kGae, {"algorithm.gamma"},
            fmt::format("algorithm.advantage is {}, which is of whole episodes", to_string(advantage)));
     unless(

@@ -1,5 +1,5 @@
-// `tandem loss` beside torch and other float64 forms: tests/golden/make_losses.py and make_policy_losses.py wrote what
-// is compared with.
+// `tandem loss` beside torch and other float64 forms: tests/golden/make_losses.py, make_policy_losses.py and
+// make_credit.py wrote what is compared with.
 #include <fstream>
 
 #include "tests/cli/run_fixture.h"
@@ -60,6 +60,24 @@ TEST_F(Loss, every_algorithm_gives_the_loss_the_gradient_and_the_advantages_of_t
     expect_near(found[i]["grad_logprobs"], expected["grad_logprobs"], "grad_logprobs");
     expect_near(found[i]["advantages"], expected["advantages"], "advantages");
     EXPECT_GT(found[i]["metrics"]["tokens"].get<double>(), 0);
+  }
+}
+
+TEST_F(Loss, credit_that_looks_beyond_the_mean_of_a_group_is_that_of_its_float64_form) {
+  std::vector<Json> cases;
+  std::string lines;
+  const std::string golden = text(TANDEM_SOURCE_DIR "/tests/golden/credit.jsonl");
+  for (const auto line : split(trim(golden), '\n')) {
+    cases.push_back(*parse_json(line));
+    lines += cases.back()["batch"].dump() + "\n";
+  }
+  ASSERT_GE(cases.size(), 15u);
+  const auto found = answers(lines, 0);
+  ASSERT_EQ(found.size(), cases.size());
+  for (size_t i = 0; i < cases.size(); ++i) {
+    SCOPED_TRACE("line " + std::to_string(i + 1) + ": " + cases[i]["batch"]["algorithm"].dump());
+    ASSERT_FALSE(found[i].contains("error")) << found[i].dump();
+    expect_near(found[i]["advantages"], cases[i]["expected"]["advantages"], "advantages");
   }
 }
 

@@ -63,6 +63,7 @@ struct Algorithm {
   const PolicyLoss* policy = &kClipLoss;
   AdvantageKind advantage = AdvantageKind::kDrGrpo;
   double std_epsilon = 1e-6;
+  int pass_k = 4;                // samples of a subset, of pass_at_k
   double gamma = 1, lambda = 1;  // of reinforce++ and gae
   bool whiten_advantages = false;
   double clip_low = 0.2, clip_high = 0.2;  // distances of the ratio from 1

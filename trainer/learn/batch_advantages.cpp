@@ -35,7 +35,7 @@ Result<Rows> of_groups(const LossBatch& batch, const Rows& rewards, const Algori
       for (size_t i = row * batch.length; i < (row + 1) * batch.length; ++i) score += batch.mask[i] ? rewards[i] : 0;
       scores.push_back(score);
     }
-    const auto found = group_advantages(scores, algorithm.advantage, algorithm.std_epsilon);
+    const auto found = group_advantages(scores, algorithm.advantage, algorithm.std_epsilon, algorithm.pass_k);
     for (size_t k = 0; k < rows.size(); ++k) {
       for (size_t i = rows[k] * batch.length; i < (rows[k] + 1) * batch.length; ++i)
         advantages[i] = batch.mask[i] ? found[k] : 0;
