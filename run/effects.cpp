@@ -32,12 +32,16 @@ std::map<std::string, std::string> reasons_of(const RunConfig& c) {
     const AdvantageKind advantage = algorithm->advantage;
     unless(advantage == AdvantageKind::kPassAtK, {"algorithm.pass_at_k.k"},
            fmt::format("algorithm.advantage is {}", to_string(advantage)));
+    unless(advantage == AdvantageKind::kGrpo || advantage == AdvantageKind::kMaxRl ||
+               advantage == AdvantageKind::kPassAtK || (advantage == AdvantageKind::kGigpo && algorithm->gigpo.scaled),
+           {"algorithm.std_epsilon"},
+           fmt::format("algorithm.advantage is {}, which divides by no deviation", to_string(advantage)));
+    unless(advantage == AdvantageKind::kGigpo, {"algorithm.gigpo.weight", "algorithm.gigpo.std"},
+           fmt::format("algorithm.advantage is {}", to_string(advantage)));
     unless(
-        advantage == AdvantageKind::kGrpo || advantage == AdvantageKind::kMaxRl || advantage == AdvantageKind::kPassAtK,
-        {"algorithm.std_epsilon"},
-        fmt::format("algorithm.advantage is {}, which divides by no deviation", to_string(advantage)));
-    unless(advantage == AdvantageKind::kReturns || advantage == AdvantageKind::kGae, {"algorithm.gamma"},
-           fmt::format("algorithm.advantage is {}, which is of whole episodes", to_string(advantage)));
+        advantage == AdvantageKind::kReturns || advantage == AdvantageKind::kGae || advantage == AdvantageKind::kGigpo,
+        {"algorithm.gamma"},
+        fmt::format("algorithm.advantage is {}, which is of whole episodes", to_string(advantage)));
     unless(
         advantage == AdvantageKind::kGae,
         {"algorithm.lambda", "algorithm.value.learning_rate", "algorithm.value.coefficient", "algorithm.value.trunk"},

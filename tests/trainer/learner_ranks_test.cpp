@@ -138,10 +138,11 @@ TEST(LearnerRanks, a_reference_model_changes_nothing_of_that) {
 }
 
 TEST(LearnerRanks, losses_of_the_whole_batch_are_those_of_one_rank) {
-  for (const char* text : {R"({"name": "reinforce++"})", R"({"name": "ppo"})", R"({"name": "opo"})",
-                           R"({"name": "clip_cov", "clip_cov": {"share": 0.5, "low": 0, "high": 1000}})",
-                           R"({"name": "ppo", "value": {"trunk": true, "coefficient": 2}, "lambda": 0.9})",
-                           R"({"name": "grpo", "kl": {"estimator": "k2", "coefficient": 0.1, "in_reward": true}})"}) {
+  for (const char* text :
+       {R"({"name": "reinforce++"})", R"({"name": "ppo"})", R"({"name": "opo"})", R"({"name": "gigpo", "gamma": 0.95})",
+        R"({"name": "clip_cov", "clip_cov": {"share": 0.5, "low": 0, "high": 1000}})",
+        R"({"name": "ppo", "value": {"trunk": true, "coefficient": 2}, "lambda": 0.9})",
+        R"({"name": "grpo", "kl": {"estimator": "k2", "coefficient": 0.1, "in_reward": true}})"}) {
     const auto algorithm = *algorithm_from_json(Json::parse(text));
     const auto all = [&](Learner& learner) -> std::string {
       const Status ready = learner.prepare(algorithm);

@@ -18,6 +18,7 @@ struct AlgorithmConfig {
   std::string name = "dr_grpo", advantage, aggregation;
   double std_epsilon = Algorithm{}.std_epsilon;
   int pass_k = Algorithm{}.pass_k;
+  Gigpo gigpo;
   double gamma = Algorithm{}.gamma, lambda = Algorithm{}.lambda;
   std::optional<bool> whiten_advantages;
   std::optional<double> clip_low, clip_high;

@@ -85,16 +85,7 @@ class Loss {
     if (batch.groups.empty()) {
       for (size_t row = 0; row < batch.rows; ++row) batch.groups.push_back(static_cast<int64_t>(row));
     }
-    if (batch.turns.empty()) {
-      // Without more to go by a turn is a run of tokens that count.
-      for (size_t row = 0; row < batch.rows; ++row) {
-        int64_t turn = -1;
-        for (size_t i = row * batch.length; i < (row + 1) * batch.length; ++i) {
-          if (batch.mask[i] && (i == row * batch.length || !batch.mask[i - 1])) ++turn;
-          batch.turns.push_back(batch.mask[i] ? turn : -1);
-        }
-      }
-    }
+    batch.turns = turns_of(batch_);
     return batch;
   }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "trainer/learn/anchors.h"
 #include "trainer/learn/batch_loss.h"
 #include "trainer/learn/learner.h"
 #include "trainer/learn/losses/policy_loss.h"
@@ -169,6 +170,10 @@ Result<StepMetrics> Learner::reinforce_repeatedly(std::span<const Sample> sample
   StepMetrics metrics;
   LossBatch batch = TRY(survey(samples, version, metrics));
   batch.old_logprobs = batch.logprobs;
+  if (algorithm.advantage == AdvantageKind::kGigpo) {
+    batch.anchors = anchors_of(samples);
+    metrics.of_loss["shared_states"] = shared_states(batch);
+  }
   auto credit = credit_of_samples(samples, batch, algorithm);
   TRY(ranks_.agree(credit ? Status() : credit.error()));
   batch.advantages = std::move(credit->advantages);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "trainer/learn/anchors.h"
 #include "trainer/learn/batch_loss.h"
 #include "trainer/learn/learner.h"
 
@@ -89,6 +90,7 @@ Result<StepMetrics> Learner::reinforce_whole(std::span<const Sample> samples, co
   LossBatch batch = TRY(survey(samples, version, of_survey));
   // The batch has one update: the policy before it is the current one. Built-in losses take their ratios against the
   // sampler, as in reinforce(); a function is given both.
+  if (algorithm.advantage == AdvantageKind::kGigpo) batch.anchors = anchors_of(samples);
   if (is_function(algorithm) || algorithm.correction.kind != Correction::Kind::kNone)
     batch.old_logprobs = batch.logprobs;
   auto loss = batch_loss(batch, algorithm, function_.get(), static_cast<int64_t>(version) + 1);
@@ -112,6 +114,7 @@ Result<StepMetrics> Learner::reinforce_whole(std::span<const Sample> samples, co
   metrics.loss = loss->loss + algorithm.critic.coefficient * values.loss;
   take_means(loss->metrics, metrics);
   metrics.of_loss = std::move(loss->function_metrics);
+  if (!batch.anchors.empty()) metrics.of_loss["shared_states"] = shared_states(batch);
   if (value_pass) {
     metrics.of_loss["value_loss"] = values.loss;
     metrics.of_loss["explained_variance"] = values.explained_variance;
