@@ -14,9 +14,9 @@
 namespace tandem::cli {
 namespace {
 
-constexpr std::array<std::string_view, 11> kKeys = {"algorithm",    "logprobs", "old_logprobs", "rollout_logprobs",
+constexpr std::array<std::string_view, 12> kKeys = {"algorithm",    "logprobs", "old_logprobs", "rollout_logprobs",
                                                     "ref_logprobs", "values",   "mask",         "advantages",
-                                                    "rewards",      "groups",   "step"};
+                                                    "rewards",      "groups",   "anchors",      "step"};
 constexpr size_t kMaxTokens = size_t{1} << 26;
 
 // The lists of one line, read against the shape that `logprobs` has.
@@ -35,6 +35,7 @@ class BatchReader {
     TRY(read_mask());
     TRY(read_rewards());
     TRY(read_groups());
+    TRY(read_anchors());
     if (!batch_.advantages.empty() && !batch_.rewards.empty())
       return fail(Status::invalid("advantages and rewards are both given; one of them is meant"));
     return std::move(batch_);
@@ -132,6 +133,21 @@ class BatchReader {
       if (!item.is_number_integer())
         return Status::invalid(fmt::format("groups has {}, not a whole number", dump_json(item)));
       batch_.groups.push_back(item.get<int64_t>());
+    }
+    return {};
+  }
+
+  // Of each row the state before each of its turns.
+  Status read_anchors() {
+    const Json* const list = given("anchors");
+    if (list == nullptr) return {};
+    if (!list->is_array() || list->size() != batch_.rows)
+      return Status::invalid(fmt::format("anchors does not have an item for each of the {} rows", batch_.rows));
+    for (size_t row = 0; row < batch_.rows; ++row) {
+      const Json& items = (*list)[row];
+      if (!items.is_array() || !std::ranges::all_of(items, [](const Json& item) { return item.is_number_integer(); }))
+        return Status::invalid(fmt::format("anchors[{}] is {}, not a list of whole numbers", row, dump_json(items)));
+      batch_.anchors.push_back(items.get<std::vector<int64_t>>());
     }
     return {};
   }

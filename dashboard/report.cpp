@@ -205,6 +205,19 @@ std::string heldout_chart(const RunFiles& run, const Json& summary) {
                      .percent = true});
 }
 
+// Of steps of several updates: how far the last one was from the policy before the step.
+std::string updates_chart(const RunFiles& run) {
+  std::vector<std::pair<double, double>> distance;
+  for (const Json& line : run.steps) {
+    const Json& updates = at(line, "updates");
+    if (updates.is_array() && !updates.empty())
+      distance.emplace_back(number_at(line, "step"), number_at(updates.back(), "approx_kl"));
+  }
+  if (distance.empty()) return "";
+  return line_chart({.title = "Distance of a step's last update from the policy before the step, KL",
+                     .series = {{"KL", distance, 4, false}}});
+}
+
 std::string curves(const RunFiles& run, const Json& summary) {
   const auto success = points_of(run.steps, "success");
   std::string out = "<h2>Training</h2>\n<div class=\"charts\">\n";
@@ -237,6 +250,7 @@ std::string curves(const RunFiles& run, const Json& summary) {
       std::any_of(distance.begin(), distance.end(), [](const auto& point) { return point.second != 0; })) {
     out += line_chart({.title = "Distance from the reference model, KL", .series = {{"KL", distance, 4, false}}});
   }
+  out += updates_chart(run);
   out += line_chart({.title = "Largest logprob difference on tokens of the same version (0: the same bits)",
                      .series = {{"difference", points_of(run.steps, "max_abs_logprob_diff"), 1, false}}});
   out += line_chart({.title = "Tokens of a step",

@@ -118,6 +118,18 @@ Schema schema_of(RunConfig& c) {
   add_reward_fields(s, c);
   s.add("trainer.groups_per_step", c.trainer.groups_per_step, "Groups (tasks) of a batch", 1, 1e5);
   s.add("trainer.group_size", c.trainer.group_size, "Episodes of a group", 2, 4096);
+  s.add(
+      "trainer.epochs", c.trainer.epochs,
+      "Passes over a batch, each in an order of its own; with more than one update ratios are taken against the policy "
+      "before the step, which costs a forward pass",
+      1, 1000);
+  s.add("trainer.minibatches", c.trainer.minibatches,
+        "Parts of a batch in each pass, whole groups, each an update of its own; the learning rate counts steps", 1,
+        1e5);
+  s.add(
+      "trainer.kl_stop", c.trainer.kl_stop,
+      "A step ends before an update where the policy is so far from the one before the step, in nats a token; 0: never",
+      0, 100);
   s.add("trainer.max_lag", c.trainer.max_lag,
         "Versions by which the trainer may be ahead of what sampled a token that it trains", 0, 100);
   s.add("trainer.on_lag", c.trainer.on_lag,
@@ -406,8 +418,20 @@ Status check(const RunConfig& c) {
     });
   }
   must(check_lent(c));
-  if (const auto algorithm = algorithm_of(c); !algorithm) must(algorithm.error());
+  const auto algorithm = algorithm_of(c);
+  if (!algorithm) must(algorithm.error());
+  const bool of_subsets = algorithm && algorithm->advantage == AdvantageKind::kPassAtK;
+  refuse(of_subsets && c.algorithm.pass_k >= c.trainer.group_size, [&] {
+    return fmt::format(
+        "algorithm.pass_at_k.k is {}, and a group has trainer.group_size = {} episodes: it must be smaller, or all "
+        "subsets are the same",
+        c.algorithm.pass_k, c.trainer.group_size);
+  });
   if (const auto optimizer = optimizer_of(c); !optimizer) must(optimizer.error());
+  refuse(c.trainer.minibatches > c.trainer.groups_per_step, [&] {
+    return fmt::format("trainer.minibatches is {}, and a batch has trainer.groups_per_step = {}: groups stay whole",
+                       c.trainer.minibatches, c.trainer.groups_per_step);
+  });
   if (const auto kept = kept_checkpoints(c); !kept) must(kept.error());
   if (trainer::check_slots(c.trainer.slots)) must(check_ranks(c));  // else the optimizer's mistake
   if (mistakes.empty()) return {};
@@ -455,6 +479,7 @@ Result<rollout::RunPlan> plan_of(const RunConfig& c, const fs::path& run_dir) {
                         .heldout_split = c.tasks.heldout_split,
                         .heldout_every = c.tasks.heldout > 0 ? c.tasks.heldout_every : 0,
                         .std_epsilon = c.algorithm.std_epsilon,
+                        .pass_k = c.algorithm.pass_k,
                         .steal_from = c.rollout.steal_from};
   // Where the trainer makes the advantages, rewards go to it.
   if (const auto algorithm = algorithm_of(c))
@@ -472,8 +497,13 @@ Result<rollout::RunPlan> plan_of(const RunConfig& c, const fs::path& run_dir) {
 }
 
 Result<trainer::OptimizerSettings> optimizer_of(const RunConfig& c) {
-  return trainer::optimizer_settings(c.trainer, {.steps = c.run.steps, .warmup_steps = c.trainer.warmup_steps}, c.lora,
-                                     c.run.seed);
+  auto settings = TRY(trainer::optimizer_settings(
+      c.trainer, {.steps = c.run.steps, .warmup_steps = c.trainer.warmup_steps}, c.lora, c.run.seed));
+  settings.updates = {.epochs = c.trainer.epochs,
+                      .minibatches = c.trainer.minibatches,
+                      .kl_stop = c.trainer.kl_stop,
+                      .seed = c.run.seed};
+  return settings;
 }
 
 Result<size_t> kept_checkpoints(const RunConfig& c) {

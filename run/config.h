@@ -60,6 +60,8 @@ struct RunConfig {
   struct : trainer::OptimizerConfig {
     int groups_per_step = 8;
     int group_size = 8;
+    int epochs = 1, minibatches = 1;
+    double kl_stop = 0;
     int max_lag = 1;
     std::string on_lag = "wait";
     int warmup_steps = 0;

@@ -30,10 +30,18 @@ std::map<std::string, std::string> reasons_of(const RunConfig& c) {
     unless(algorithm->aggregation == trainer::Aggregation::kSumOverLength, {"algorithm.aggregation_length"},
            "algorithm.aggregation is not sum_over_length");
     const AdvantageKind advantage = algorithm->advantage;
-    unless(advantage == AdvantageKind::kGrpo || advantage == AdvantageKind::kMaxRl, {"algorithm.std_epsilon"},
+    unless(advantage == AdvantageKind::kPassAtK, {"algorithm.pass_at_k.k"},
+           fmt::format("algorithm.advantage is {}", to_string(advantage)));
+    unless(advantage == AdvantageKind::kGrpo || advantage == AdvantageKind::kMaxRl ||
+               advantage == AdvantageKind::kPassAtK || (advantage == AdvantageKind::kGigpo && algorithm->gigpo.scaled),
+           {"algorithm.std_epsilon"},
            fmt::format("algorithm.advantage is {}, which divides by no deviation", to_string(advantage)));
-    unless(advantage == AdvantageKind::kReturns || advantage == AdvantageKind::kGae, {"algorithm.gamma"},
-           fmt::format("algorithm.advantage is {}, which is of whole episodes", to_string(advantage)));
+    unless(advantage == AdvantageKind::kGigpo, {"algorithm.gigpo.weight", "algorithm.gigpo.std"},
+           fmt::format("algorithm.advantage is {}", to_string(advantage)));
+    unless(
+        advantage == AdvantageKind::kReturns || advantage == AdvantageKind::kGae || advantage == AdvantageKind::kGigpo,
+        {"algorithm.gamma"},
+        fmt::format("algorithm.advantage is {}, which is of whole episodes", to_string(advantage)));
     unless(
         advantage == AdvantageKind::kGae,
         {"algorithm.lambda", "algorithm.value.learning_rate", "algorithm.value.coefficient", "algorithm.value.trunk"},
@@ -55,6 +63,8 @@ std::map<std::string, std::string> reasons_of(const RunConfig& c) {
          "the run has no reward of its own");
   const auto& t = c.trainer;
   unless(t.optimizer == "muon", {"trainer.momentum"}, "trainer.optimizer is " + t.optimizer);
+  unless(t.epochs > 1 || t.minibatches > 1, {"trainer.kl_stop"},
+         "a step has one update, which begins at the policy before the step");
   unless(t.schedule != "constant", {"trainer.final_share"}, "trainer.schedule is constant");
   unless(!c.run.deterministic, {"trainer.on_lag"}, "run.deterministic allows no lag");
   unless(c.lora.rank > 0, {"lora.alpha", "lora.use_rslora", "lora.targets", "lora.start"}, "lora.rank is 0");

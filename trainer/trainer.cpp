@@ -8,6 +8,7 @@
 #include "base/work_queue.h"
 #include "rollout/books/trajectory.h"
 #include "trainer/learn/checkpoints.h"
+#include "trainer/step_json.h"
 #include "trainer/stored_batches.h"
 #include "trainer/torch/loss_loader.h"
 #include "trainer/work_order.h"
@@ -25,25 +26,6 @@ using rollout::TrajectoryStore;
 namespace {
 
 constexpr size_t kReceivedBytes = size_t{256} << 20;  // of trajectories that wait to be stored
-
-Json to_json(const StepMetrics& m) {
-  return {{"loss", m.loss},
-          {"grad_norm", m.grad_norm},
-          {"learning_rate", m.learning_rate},
-          {"entropy", m.entropy},
-          {"mismatch_kl", m.mismatch_kl},
-          {"clip_fraction", m.clip_fraction},
-          {"kl", m.kl},
-          {"correction_mean", m.correction_mean},
-          {"dropped_fraction", m.dropped_fraction},
-          {"ratio_mean", m.ratio_mean},
-          {"ratio_max", m.ratio_max},
-          {"trained_tokens", m.trained_tokens},
-          {"sample_tokens", m.sample_tokens},
-          {"tree_tokens", m.tree_tokens},
-          {"max_abs_logprob_diff", m.max_abs_logprob_diff},
-          {"compared_tokens", m.compared_tokens}};
-}
 
 class Trainer {
  public:
@@ -307,7 +289,6 @@ class Trainer {
   std::string report_of(uint64_t step, const StepMetrics& metrics, const std::vector<EpisodeKey>& missing,
                         const weights_sync::Offer& next, double train_seconds, double seconds) {
     Json json = to_json(metrics);
-    if (!metrics.of_loss.empty()) json["loss_metrics"] = metrics.of_loss;
     json["weights_digest"] = weights_sync::digest_of_version(next.whole()).hex();
     json["delta_bytes"] = next.delta_bytes();
     if (!audit_.is_null() && audit_.at("version") == step) json["weights_audit"] = audit_;

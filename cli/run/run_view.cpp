@@ -19,6 +19,10 @@ void print_plan(const run::RunConfig& config, const run::Topology& topology, con
   const int64_t of_step = int64_t{t.groups_per_step} * t.group_size;
   fmt::print("batch     {} groups x {} episodes = {} episodes a step, {} steps, {} episodes in all\n",
              t.groups_per_step, t.group_size, of_step, config.run.steps, of_step * config.run.steps);
+  if (t.epochs * t.minibatches > 1)
+    fmt::print("updates   {} epochs x {} minibatches of {} to {} groups = {} of a step\n", t.epochs, t.minibatches,
+               t.groups_per_step / t.minibatches, (t.groups_per_step + t.minibatches - 1) / t.minibatches,
+               t.epochs * t.minibatches);
   fmt::print("tasks     {}\n", tasks);
   const std::string during =
       config.tasks.heldout_every > 0 ? fmt::format(", every {} steps", config.tasks.heldout_every) : "";

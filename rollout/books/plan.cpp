@@ -67,6 +67,7 @@ Status check(const RunPlan& plan) {
   TRY(within("heldout_samples", plan.heldout_samples, 0, 1024));
   TRY(within("heldout_every", plan.heldout_every, 0, kMostSteps));
   TRY(within("max_attempts", plan.max_attempts, 1, 1'000'000));
+  TRY(within("pass_k", plan.pass_k, 1, 4096));
   TRY(within("steal_from", plan.steal_from, 0, 1'000'000));
   for (const std::string& kind : plan.kinds) {
     if (!plan.counts.empty() && !plan.counts.contains(kind))
@@ -100,6 +101,7 @@ Json to_json(const RunPlan& plan) {
                {"std_epsilon", plan.std_epsilon},
                {"steal_from", plan.steal_from}};
   if (plan.compare) json["compare"] = true;
+  if (plan.advantage == AdvantageKind::kPassAtK) json["pass_k"] = plan.pass_k;
   if (plan.heldout_every > 0) json["heldout_every"] = plan.heldout_every;
   return json;
 }
@@ -128,6 +130,7 @@ Result<RunPlan> plan_from_json(const Json& json) {
                  .max_attempts = json.at("max_attempts").get<int>(),
                  .advantage = advantage,
                  .std_epsilon = json.at("std_epsilon").get<double>(),
+                 .pass_k = json.value("pass_k", 4),
                  .steal_from = json.at("steal_from").get<int>()};
     for (const auto& [kind, count] : json.at("counts").items())
       plan.counts[kind] = {.train = count.at("train").get<uint64_t>(), .heldout = count.at("heldout").get<uint64_t>()};

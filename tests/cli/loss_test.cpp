@@ -1,5 +1,5 @@
-// `tandem loss` beside torch and other float64 forms: tests/golden/make_losses.py and make_policy_losses.py wrote what
-// is compared with.
+// `tandem loss` beside torch and other float64 forms: tests/golden/make_losses.py, make_policy_losses.py and
+// make_credit.py wrote what is compared with.
 #include <fstream>
 
 #include "tests/cli/run_fixture.h"
@@ -63,6 +63,24 @@ TEST_F(Loss, every_algorithm_gives_the_loss_the_gradient_and_the_advantages_of_t
   }
 }
 
+TEST_F(Loss, credit_that_looks_beyond_the_mean_of_a_group_is_that_of_its_float64_form) {
+  std::vector<Json> cases;
+  std::string lines;
+  const std::string golden = text(TANDEM_SOURCE_DIR "/tests/golden/credit.jsonl");
+  for (const auto line : split(trim(golden), '\n')) {
+    cases.push_back(*parse_json(line));
+    lines += cases.back()["batch"].dump() + "\n";
+  }
+  ASSERT_GE(cases.size(), 23u);
+  const auto found = answers(lines, 0);
+  ASSERT_EQ(found.size(), cases.size());
+  for (size_t i = 0; i < cases.size(); ++i) {
+    SCOPED_TRACE("line " + std::to_string(i + 1) + ": " + cases[i]["batch"]["algorithm"].dump());
+    ASSERT_FALSE(found[i].contains("error")) << found[i].dump();
+    expect_near(found[i]["advantages"], cases[i]["expected"]["advantages"], "advantages");
+  }
+}
+
 TEST_F(Loss, a_line_that_cannot_be_answered_is_named_and_the_others_are_answered) {
   const auto found = answers(
       "{\"id\": 1, \"logprobs\": [[-1, -2], [-1]], \"rewards\": [1, 0], \"groups\": [0, 0]}\n"
@@ -71,9 +89,14 @@ TEST_F(Loss, a_line_that_cannot_be_answered_is_named_and_the_others_are_answered
       "{\"id\": 4, \"logprobs\": [[-1, -2]], \"mask\": [[0, 0]], \"advantages\": [[1, 1]]}\n"
       "{\"id\": 5, \"logprobs\": [[-1, -2]], \"advantages\": [[1, 1]], \"algorithm\": {\"name\": \"grppo\"}}\n"
       "{\"id\": 6, \"logprobs\": [], \"advantages\": []}\n"
-      "{\"id\": 7, \"logprobs\": [[-1, -2]], \"mask\": [[1, 2]], \"advantages\": [[1, 1]]}\n",
+      "{\"id\": 7, \"logprobs\": [[-1, -2]], \"mask\": [[1, 2]], \"advantages\": [[1, 1]]}\n"
+      "{\"id\": 8, \"algorithm\": {\"name\": \"gigpo\"}, \"logprobs\": [[-1, -2]], \"rewards\": [1], \"groups\": [0]}\n"
+      "{\"id\": 9, \"algorithm\": {\"name\": \"gigpo\"}, \"logprobs\": [[-1, -2]], \"rewards\": [1], \"groups\": [0], "
+      "\"anchors\": [[4, 5]]}\n"
+      "{\"id\": 10, \"algorithm\": {\"name\": \"pass_at_k\", \"pass_at_k\": {\"k\": 1.5}}, \"logprobs\": [[-1]], "
+      "\"rewards\": [1], \"groups\": [0]}\n",
       1);
-  ASSERT_EQ(found.size(), 7u);
+  ASSERT_EQ(found.size(), 10u);
   const auto message = [&](size_t i) { return found[i]["error"]["message"].get<std::string>(); };
   EXPECT_NE(message(0).find("logprobs[1] does not have 2 numbers"), std::string::npos) << message(0);
   EXPECT_NE(message(1).find("logprob"), std::string::npos) << message(1);
@@ -82,6 +105,9 @@ TEST_F(Loss, a_line_that_cannot_be_answered_is_named_and_the_others_are_answered
   EXPECT_NE(message(4).find("did you mean"), std::string::npos) << message(4);
   EXPECT_NE(message(5).find("no tokens"), std::string::npos) << message(5);
   EXPECT_NE(message(6).find("mask[0][1] is 2"), std::string::npos) << message(6);
+  EXPECT_NE(message(7).find("advantage gigpo needs \"anchors\""), std::string::npos) << message(7);
+  EXPECT_NE(message(8).find("anchors[0] has 2 states, and the row has 1 turns"), std::string::npos) << message(8);
+  EXPECT_NE(message(9).find("algorithm.pass_at_k.k is 1.5, not a whole number"), std::string::npos) << message(9);
 }
 
 }  // namespace

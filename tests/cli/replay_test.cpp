@@ -1,5 +1,7 @@
 // `tandem replay`: recorded steps and episodes come out with the same bits, and what does not is named.
+#include <cmath>
 #include <functional>
+#include <map>
 #include <sstream>
 
 #include "tests/cli/run_fixture.h"
@@ -71,6 +73,85 @@ TEST_F(Replay, of_any_step_has_the_bits_of_the_run_and_writes_nothing) {
     EXPECT_EQ(said["weights_equal"], true);
   }
   EXPECT_EQ(everything(recorded()), before);
+}
+
+// Each pass through the batch again, in the same order and with the same early end.
+TEST_F(Replay, of_a_step_of_several_updates_has_the_bits_of_the_run) {
+  const fs::path path = root() / "updates";
+  ASSERT_EQ(run({"run.steps=3", "tasks.heldout=0", "trainer.checkpoint_every=2", "trainer.keep_checkpoints=all",
+                 "trainer.groups_per_step=4", "trainer.epochs=2", "trainer.minibatches=2", "trainer.kl_stop=0.05",
+                 "trainer.ranks=2"},
+                path),
+            0)
+      << text(output());
+  for (const int step : {1, 3}) {
+    ASSERT_EQ(replay(path, {"--step", std::to_string(step), "--json"}), 0) << text(output());
+    EXPECT_EQ(answer()["weights_equal"], true);
+  }
+  std::istringstream lines(text(path / "metrics.jsonl"));
+  for (std::string line; std::getline(lines, line);) {
+    const Json step = *parse_json(line);
+    ASSERT_TRUE(step.contains("updates")) << line;
+    EXPECT_EQ(step["updates"][0]["approx_kl"], 0);
+    EXPECT_EQ(step["stopped_by_kl"], !step["updates"].back()["taken"].get<bool>());
+    if (!step["stopped_by_kl"].get<bool>()) {
+      EXPECT_GE(step["updates"].size(), 2u);  // fewer than 4 where one group alone had a signal
+    }
+  }
+  EXPECT_EQ(run({"trainer.groups_per_step=4", "trainer.minibatches=5"}, root() / "refused-parts"), 2);
+  EXPECT_NE(text(output()).find("trainer.minibatches is 5, and a batch has trainer.groups_per_step = 4"),
+            std::string::npos)
+      << text(output());
+}
+
+// States are found in the trajectories that were stored.
+TEST_F(Replay, of_credit_by_turns_has_the_bits_of_the_run) {
+  const fs::path path = root() / "turns";
+  ASSERT_EQ(
+      run({"run.steps=2", "tasks.heldout=0", "algorithm.name=gigpo", "algorithm.gamma=0.9", "trainer.epochs=2"}, path),
+      0)
+      << text(output());
+  ASSERT_EQ(replay(path, {"--step", "2", "--json"}), 0) << text(output());
+  EXPECT_EQ(answer()["weights_equal"], true);
+  std::istringstream lines(text(path / "metrics.jsonl"));
+  for (std::string line; std::getline(lines, line);) {
+    const Json shared = parse_json(line)->at("loss_metrics").at("shared_states");
+    EXPECT_GE(shared.get<double>(), 0) << line;
+    EXPECT_LE(shared.get<double>(), 1) << line;
+  }
+}
+
+// The coordinator makes these advantages: each is that of all pairs of its group, where a pair has its better reward.
+TEST_F(Replay, shows_the_advantages_of_the_best_of_two_attempts) {
+  const fs::path path = root() / "best-of-two";
+  ASSERT_EQ(run({"run.steps=3", "tasks.heldout=0", "algorithm.name=pass_at_k", "algorithm.pass_at_k.k=2"}, path), 0)
+      << text(output());
+  std::map<int, std::vector<Json>> groups;
+  for (const Json& episode : episodes(path)) {
+    if (!episode["trained_step"].is_null()) groups[episode["group"].get<int>()].push_back(episode);
+  }
+  ASSERT_FALSE(groups.empty());
+  for (const auto& [group, members] : groups) {
+    const auto best = [&](size_t i, size_t j) {
+      return std::max(members[i]["learned_reward"].get<double>(), members[j]["learned_reward"].get<double>());
+    };
+    double pairs = 0, sum = 0, squares = 0;
+    std::vector<double> with(members.size(), 0);
+    for (size_t i = 0; i < members.size(); ++i) {
+      for (size_t j = i + 1; j < members.size(); ++j) {
+        ++pairs;
+        sum += best(i, j);
+        squares += best(i, j) * best(i, j);
+        with[i] += best(i, j);
+        with[j] += best(i, j);
+      }
+    }
+    const double mean = sum / pairs, deviation = std::sqrt(std::max(0.0, squares / pairs - mean * mean)) + 1e-6;
+    for (size_t i = 0; i < members.size(); ++i) {
+      const double expected = (with[i] / static_cast<double>(members.size() - 1) - mean) / deviation;
+      EXPECT_NEAR(members[i]["advantage"].get<double>(), expected, 1e-6) << group;
+    }
+  }
 }
 
 TEST_F(Replay, of_an_episode_has_the_logprobs_that_were_sampled) {

@@ -18,7 +18,7 @@ class RunRanks : public RunTest {
   }
   // What one rank ends with.
   static Digest expected(int steps) {
-    const fs::path run_dir = root() / "one-rank";
+    const fs::path run_dir = root() / ("one-rank-" + std::to_string(steps));
     EXPECT_EQ(run(of_ranks(1, steps), run_dir), 0) << text(output());
     return export_digest(run_dir);
   }

@@ -26,6 +26,14 @@ TEST(Effects, a_value_that_does_nothing_is_named_with_its_reason) {
   EXPECT_THAT(effects_of({"trainer.momentum=0.5", "lora.alpha=3"}),
               ElementsAre(HasSubstr("trainer.momentum"), HasSubstr("lora.alpha")));
   EXPECT_THAT(effects_of({"algorithm.name=dppo", "algorithm.clip_low=0.1"}), ElementsAre(HasSubstr("clip_low")));
+  EXPECT_THAT(effects_of({"algorithm.pass_at_k.k=2", "trainer.kl_stop=0.1"}),
+              ElementsAre(HasSubstr("pass_at_k.k"), HasSubstr("trainer.kl_stop has no effect: a step has one update")));
+  EXPECT_THAT(effects_of({"algorithm.gigpo.weight=2", "algorithm.gamma=0.9"}),
+              ElementsAre(HasSubstr("algorithm.gamma"), HasSubstr("gigpo.weight")));
+  EXPECT_THAT(effects_of({"algorithm.name=gigpo", "algorithm.gigpo.weight=2", "algorithm.gamma=0.9"}), IsEmpty());
+  EXPECT_THAT(effects_of({"algorithm.advantage=pass_at_k", "algorithm.pass_at_k.k=2", "algorithm.std_epsilon=0.1",
+                          "trainer.kl_stop=0.1", "trainer.epochs=2"}),
+              IsEmpty());
   EXPECT_THAT(effects_of({"rollout.workers=1", "rollout.steal_from=3"}),
               ElementsAre(HasSubstr("nobody to steal from")));
 }

@@ -88,8 +88,11 @@ std::vector<std::string> on_ranks(int count, const OptimizerSettings& settings, 
 std::string numbers_of(const Result<StepMetrics>& step) {
   if (!step) return step.error().to_string();
   const StepMetrics& m = *step;
-  return fmt::format("{} {} {} {} {} {} {} {} {} {}; ", m.loss, m.grad_norm, m.entropy, m.kl, m.mismatch_kl,
-                     m.ratio_max, m.trained_tokens, m.tree_tokens, m.compared_tokens, m.max_abs_logprob_diff);
+  std::string updates;
+  for (const UpdateMetrics& u : m.updates)
+    updates += fmt::format(" {} {} {} {} {}", u.loss, u.grad_norm, u.ratio_max, u.approx_kl, u.taken);
+  return fmt::format("{} {} {} {} {} {} {} {} {} {}{}; ", m.loss, m.grad_norm, m.entropy, m.kl, m.mismatch_kl,
+                     m.ratio_max, m.trained_tokens, m.tree_tokens, m.compared_tokens, m.max_abs_logprob_diff, updates);
 }
 
 std::string digest_of_weights(const Learner& learner) {
@@ -135,10 +138,11 @@ TEST(LearnerRanks, a_reference_model_changes_nothing_of_that) {
 }
 
 TEST(LearnerRanks, losses_of_the_whole_batch_are_those_of_one_rank) {
-  for (const char* text : {R"({"name": "reinforce++"})", R"({"name": "ppo"})", R"({"name": "opo"})",
-                           R"({"name": "clip_cov", "clip_cov": {"share": 0.5, "low": 0, "high": 1000}})",
-                           R"({"name": "ppo", "value": {"trunk": true, "coefficient": 2}, "lambda": 0.9})",
-                           R"({"name": "grpo", "kl": {"estimator": "k2", "coefficient": 0.1, "in_reward": true}})"}) {
+  for (const char* text :
+       {R"({"name": "reinforce++"})", R"({"name": "ppo"})", R"({"name": "opo"})", R"({"name": "gigpo", "gamma": 0.95})",
+        R"({"name": "clip_cov", "clip_cov": {"share": 0.5, "low": 0, "high": 1000}})",
+        R"({"name": "ppo", "value": {"trunk": true, "coefficient": 2}, "lambda": 0.9})",
+        R"({"name": "grpo", "kl": {"estimator": "k2", "coefficient": 0.1, "in_reward": true}})"}) {
     const auto algorithm = *algorithm_from_json(Json::parse(text));
     const auto all = [&](Learner& learner) -> std::string {
       const Status ready = learner.prepare(algorithm);
@@ -150,6 +154,27 @@ TEST(LearnerRanks, losses_of_the_whole_batch_are_those_of_one_rank) {
     };
     const std::string expected = on_ranks(1, settings_for_ranks(), all)[0];
     for (const int count : {2, 8}) EXPECT_EQ(on_ranks(count, settings_for_ranks(), all)[0], expected) << text;
+  }
+}
+
+TEST(LearnerRanks, several_updates_of_a_step_are_those_of_one_rank) {
+  auto settings = settings_for_ranks();
+  settings.updates = {.epochs = 2, .minibatches = 3, .kl_stop = 0.01, .seed = 9};
+  for (const char* text : {R"({"name": "grpo", "correction": {"kind": "tis"}})",
+                           R"({"name": "ppo", "value": {"trunk": true, "coefficient": 2}, "lambda": 0.9})",
+                           R"({"name": "clip_cov", "clip_cov": {"share": 0.5, "low": 0, "high": 1000}})"}) {
+    const auto algorithm = *algorithm_from_json(Json::parse(text));
+    const auto all = [&](Learner& learner) -> std::string {
+      const Status ready = learner.prepare(algorithm);
+      if (!ready) return ready.to_string();
+      std::string numbers;
+      for (uint64_t version = 0; version < 2; ++version)
+        numbers += numbers_of(learner.reinforce(groups_for_ranks(version == 1 ? 2 : 13), algorithm, version));
+      return numbers + digest_of_weights(learner);
+    };
+    const std::string expected = on_ranks(1, settings, all)[0];
+    EXPECT_EQ(expected.find("error"), std::string::npos) << expected;
+    for (const int count : {2, 8}) EXPECT_EQ(on_ranks(count, settings, all)[0], expected) << text;
   }
 }
 

@@ -229,6 +229,50 @@ TEST(Learner, credits_a_turn_with_its_own_reward) {
   EXPECT_EQ(row(watching->batch.rewards, 2), (std::vector<double>{0, 0, 0, 0, 0, 0.25, 0, 0}));
 }
 
+// A turn is compared with the turns of its group that saw the same answer of a tool directly before.
+TEST(Learner, credits_a_turn_among_those_that_began_in_its_state) {
+  struct Watching final : LossFunction {
+    mutable Rows advantages;
+    Result<FunctionOutput> compute(const FunctionInput& input) const override {
+      advantages = input.advantages;
+      return FunctionOutput{.loss = 0, .grad_logprobs = Rows(input.advantages.size(), 0)};
+    }
+  };
+  Learner learner = tiny_learner();
+  auto samples = samples_of(learner, 0);  // a prompt; two tokens, a tool's word, and the rest
+  for (Sample& sample : samples) sample.group = 5;
+  samples[0].tokens[10] = samples[1].tokens[10] = 3;
+  samples[2].tokens[10] = 4;
+  samples[0].advantage = 1, samples[1].advantage = 0, samples[2].advantage = 0.5;  // rewards
+  const auto watching = std::make_shared<Watching>();
+  learner.use(watching);
+  const Json algorithm = {{"name", "torch"},      {"script", "x"},
+                          {"advantage", "gigpo"}, {"whiten_advantages", false},
+                          {"gamma", 0.5},         {"gigpo", {{"weight", 10}, {"std", false}}}};
+  for (const int epochs : {1, 2}) {
+    Learner taught = tiny_learner();
+    if (epochs > 1) {
+      auto weights = std::move(*model::Weights::create(tiny_config(), true));
+      taught = std::move(*Learner::create(std::move(weights), std::move(*kernels::Stream::cpu(1)),
+                                          {.learning_rate = {.peak = 1e-4}, .updates = {.epochs = epochs}}));
+    }
+    taught.use(watching);
+    const auto step = taught.reinforce(samples, *algorithm_from_json(algorithm), 7);
+    ASSERT_TRUE(step.has_value()) << step.error().to_string();
+    EXPECT_DOUBLE_EQ(step->of_loss.at("shared_states"), 2.0 / 3);
+    const size_t length = watching->advantages.size() / 3;
+    const auto at = [&](size_t row, size_t token) { return watching->advantages[row * length + token]; };
+    // Episodes: 0.5, -0.5, 0. First turns, of one state: half of it. Second turns: 1 and 0 were in one state, 0.5
+    // alone.
+    EXPECT_DOUBLE_EQ(at(0, 0), 0.5 + 10 * 0.25);
+    EXPECT_DOUBLE_EQ(at(0, 2), 0.5 + 10 * 0.5);
+    EXPECT_DOUBLE_EQ(at(1, 1), -0.5 - 10 * 0.25);
+    EXPECT_DOUBLE_EQ(at(1, 3), -0.5 - 10 * 0.5);
+    EXPECT_DOUBLE_EQ(at(2, 0), 0);
+    EXPECT_DOUBLE_EQ(at(2, 2), 0);
+  }
+}
+
 TEST(Learner, a_function_that_fails_leaves_everything_as_it_was) {
   struct Failing final : LossFunction {
     Result<FunctionOutput> compute(const FunctionInput&) const override {

@@ -58,12 +58,21 @@ struct Critic {
   friend bool operator==(const Critic&, const Critic&) = default;
 };
 
+// Credit by turns (batch_advantages.h).
+struct Gigpo {
+  double weight = 1;   // of a turn's advantage beside that of its episode
+  bool scaled = true;  // whether both are divided by the deviation
+  friend bool operator==(const Gigpo&, const Gigpo&) = default;
+};
+
 struct Algorithm {
   std::string name = "dr_grpo";
   const PolicyLoss* policy = &kClipLoss;
   AdvantageKind advantage = AdvantageKind::kDrGrpo;
   double std_epsilon = 1e-6;
-  double gamma = 1, lambda = 1;  // of reinforce++ and gae
+  int pass_k = 4;  // samples of a subset, of pass_at_k
+  Gigpo gigpo;
+  double gamma = 1, lambda = 1;  // of reinforce++, gae and gigpo; lambda of gae alone
   bool whiten_advantages = false;
   double clip_low = 0.2, clip_high = 0.2;  // distances of the ratio from 1
   double dual_clip = 0;                    // 0: off; else bounds the loss of a negative advantage

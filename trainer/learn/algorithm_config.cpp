@@ -30,7 +30,8 @@ void add_fields(Schema& s, AlgorithmConfig& c, Keys keys) {
         every ? std::vector<std::string>{} : std::vector<std::string>(names.begin(), names.end()));
   s.add("algorithm.advantage", c.advantage, "How rewards become advantages; empty: the algorithm's own",
         every ? std::vector<std::string>{}
-              : std::vector<std::string>{"", "grpo", "dr_grpo", "rloo", "opo", "maxrl", "reinforce++", "gae"});
+              : std::vector<std::string>{"", "grpo", "dr_grpo", "rloo", "opo", "maxrl", "pass_at_k", "gigpo",
+                                         "reinforce++", "gae"});
   s.add("algorithm.clip_low", c.clip_low, "Distance of the ratio below 1; -1: the algorithm's own", 0, up_to(1), kOwn);
   s.add("algorithm.clip_high", c.clip_high, "Distance of the ratio above 1; -1: the algorithm's own", 0, up_to(100),
         kOwn);
@@ -38,9 +39,15 @@ void add_fields(Schema& s, AlgorithmConfig& c, Keys keys) {
   s.add("algorithm.mask_low", c.mask_low, "Fall of a token's probability that dppo leaves out", 0, 1);
   s.add("algorithm.mask_high", c.mask_high, "Rise of a token's probability that dppo leaves out", 0, 1);
   s.add("algorithm.penalty", c.penalty, "Of dppo, on the squared log ratio", 0, up_to(1e6));
-  s.add("algorithm.std_epsilon", c.std_epsilon, "Added to the standard deviation (grpo)", 0, 1);
-  s.add("algorithm.gamma", c.gamma, "Discount of later rewards (reinforce++, ppo)", 0, 1);
+  s.add("algorithm.std_epsilon", c.std_epsilon, "Added to the standard deviation (grpo, pass_at_k, gigpo)", 0, 1);
+  s.add("algorithm.gamma", c.gamma, "Discount of later rewards, a token (reinforce++, ppo) or a turn (gigpo)", 0, 1);
   s.add("algorithm.lambda", c.lambda, "Of generalised advantages (ppo)", 0, 1);
+  s.add("algorithm.pass_at_k.k", c.pass_k, "Attempts of which the best counts (pass_at_k); below the size of a group",
+        1, 4096);
+  s.add("algorithm.gigpo.weight", c.gigpo.weight,
+        "Of a turn's advantage among turns that began in the same state, beside that of the episode (gigpo)", 0,
+        up_to(1e6));
+  s.add("algorithm.gigpo.std", c.gigpo.scaled, "Whether both advantages of gigpo are divided by the deviation");
   s.add("algorithm.whiten_advantages", c.whiten_advantages,
         "Advantages of the batch get mean 0 and deviation 1; null: the algorithm's own");
   s.add("algorithm.aggregation", c.aggregation, "How token losses become one; empty: the algorithm's own",
@@ -90,6 +97,11 @@ Status set(const Field& field, const Json& value) {
     const std::vector<std::string_view> choices(field.choices.begin(), field.choices.end());
     if (!choices.empty() && std::find(choices.begin(), choices.end(), name) == choices.end())
       return Status::invalid(fmt::format("{} \"{}\" is not known{}", field.path, name, did_you_mean(name, choices)));
+  }
+  if (field.type == FieldType::kInteger) {
+    const double number = value.is_number_integer() ? value.get<double>() : NAN;
+    if (!(number >= field.least && number <= field.most))
+      return wrong(fmt::format("a whole number from {} to {}", field.least, field.most));
   }
   if (field.type == FieldType::kNumber) {
     const double number = value.is_number() ? value.get<double>() : NAN;
@@ -158,6 +170,8 @@ Result<Algorithm> algorithm_of(const AlgorithmConfig& c) {
   if (!c.advantage.empty()) a.advantage = TRY(advantage_kind(c.advantage));
   if (!c.aggregation.empty()) a.aggregation = TRY(kAggregations.find("algorithm.aggregation", c.aggregation));
   a.std_epsilon = c.std_epsilon;
+  a.pass_k = c.pass_k;
+  a.gigpo = c.gigpo;
   a.gamma = c.gamma;
   a.lambda = c.lambda;
   a.whiten_advantages = c.whiten_advantages.value_or(a.whiten_advantages);
@@ -216,6 +230,8 @@ Json to_json(const Algorithm& a) {
   Json json = {{"name", a.name},
                {"advantage", to_string(a.advantage)},
                {"std_epsilon", a.std_epsilon},
+               {"pass_at_k", {{"k", a.pass_k}}},
+               {"gigpo", {{"weight", a.gigpo.weight}, {"std", a.gigpo.scaled}}},
                {"gamma", a.gamma},
                {"lambda", a.lambda},
                {"whiten_advantages", a.whiten_advantages},

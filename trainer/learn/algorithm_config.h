@@ -17,6 +17,8 @@ namespace tandem::trainer {
 struct AlgorithmConfig {
   std::string name = "dr_grpo", advantage, aggregation;
   double std_epsilon = Algorithm{}.std_epsilon;
+  int pass_k = Algorithm{}.pass_k;
+  Gigpo gigpo;
   double gamma = Algorithm{}.gamma, lambda = Algorithm{}.lambda;
   std::optional<bool> whiten_advantages;
   std::optional<double> clip_low, clip_high;

@@ -22,7 +22,10 @@ struct LossBatch {
   Rows advantages;              // empty: from rewards
   Rows rewards;                 // of a token; empty: advantages are given
   std::vector<int64_t> groups;  // of a row: which rows are samples of one prompt; for advantages of groups
-  std::vector<int64_t> turns;   // of a token that counts: which turn of its row it is of, from 0; -1 elsewhere
+  // Of a row: the state that each of its turns began in, for AdvantageKind::kGigpo. Equal numbers in rows of one group
+  // are one state.
+  std::vector<std::vector<int64_t>> anchors;
+  std::vector<int64_t> turns;  // of a token that counts: which turn of its row it is of, from 0; -1 elsewhere
 };
 
 }  // namespace tandem::trainer

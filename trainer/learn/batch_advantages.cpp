@@ -1,8 +1,11 @@
 #include "trainer/learn/batch_advantages.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <utility>
 
 namespace tandem::trainer {
 
@@ -35,7 +38,7 @@ Result<Rows> of_groups(const LossBatch& batch, const Rows& rewards, const Algori
       for (size_t i = row * batch.length; i < (row + 1) * batch.length; ++i) score += batch.mask[i] ? rewards[i] : 0;
       scores.push_back(score);
     }
-    const auto found = group_advantages(scores, algorithm.advantage, algorithm.std_epsilon);
+    const auto found = group_advantages(scores, algorithm.advantage, algorithm.std_epsilon, algorithm.pass_k);
     for (size_t k = 0; k < rows.size(); ++k) {
       for (size_t i = rows[k] * batch.length; i < (rows[k] + 1) * batch.length; ++i)
         advantages[i] = batch.mask[i] ? found[k] : 0;
@@ -74,6 +77,50 @@ Result<Rows> of_lengths(const LossBatch& batch, const Rows& rewards) {
   return advantages;
 }
 
+// GiGPO (Feng et al. 2025): the advantage of the episode in its group, and `weight` times that of the turn among all
+// turns of the group that began in the same state, each by what followed it, discounted by turns.
+Result<Rows> of_states(const LossBatch& batch, const Rows& rewards, const Algorithm& algorithm) {
+  Algorithm of_episodes = algorithm;
+  of_episodes.advantage = algorithm.gigpo.scaled ? AdvantageKind::kGrpo : AdvantageKind::kDrGrpo;
+  Rows advantages = TRY(of_groups(batch, rewards, of_episodes));
+  if (batch.anchors.size() != batch.rows)
+    return fail(Status::invalid("advantage gigpo needs \"anchors\", a list a row: the state before each of its turns"));
+  const auto turns = turns_of(batch);
+  std::vector<std::vector<double>> following(batch.rows);  // by turn
+  std::map<std::pair<int64_t, int64_t>, std::vector<double*>> states;
+  for (size_t row = 0; row < batch.rows; ++row) {
+    auto& of_row = following[row];
+    for (size_t i = row * batch.length; i < (row + 1) * batch.length; ++i) {
+      if (!batch.mask[i]) continue;
+      of_row.resize(std::max(of_row.size(), static_cast<size_t>(turns[i]) + 1), 0);
+      of_row[static_cast<size_t>(turns[i])] += rewards[i];
+    }
+    if (batch.anchors[row].size() != of_row.size()) {
+      return fail(
+          Status::invalid(fmt::format("anchors[{}] has {} states, and the row has {} turns (runs of tokens that "
+                                      "count)",
+                                      row, batch.anchors[row].size(), of_row.size())));
+    }
+    for (size_t turn = of_row.size(); turn-- > 1;) of_row[turn - 1] += algorithm.gamma * of_row[turn];
+    for (size_t turn = 0; turn < of_row.size(); ++turn)
+      states[{batch.groups[row], batch.anchors[row][turn]}].push_back(&of_row[turn]);
+  }
+  for (const auto& [state, members] : states) {
+    std::vector<double> returns;
+    for (const double* member : members) returns.push_back(*member);
+    // A state that was met once has nothing to be compared with.
+    const auto found = members.size() > 1
+                           ? group_advantages(returns, of_episodes.advantage, algorithm.std_epsilon, algorithm.pass_k)
+                           : std::vector<double>{0};
+    for (size_t k = 0; k < members.size(); ++k) *members[k] = found[k];
+  }
+  for (size_t i = 0; i < advantages.size(); ++i) {
+    if (batch.mask[i])
+      advantages[i] += algorithm.gigpo.weight * following[i / batch.length][static_cast<size_t>(turns[i])];
+  }
+  return advantages;
+}
+
 // The discounted sum of what follows, within a run of tokens that count.
 Rows returns(const LossBatch& batch, const Rows& rewards, double gamma) {
   Rows result(rewards.size(), 0);
@@ -107,6 +154,19 @@ Result<Rows> generalised(const LossBatch& batch, const Rows& rewards, const Algo
 
 }  // namespace
 
+std::vector<int64_t> turns_of(const LossBatch& batch) {
+  if (!batch.turns.empty()) return batch.turns;
+  std::vector<int64_t> turns;
+  for (size_t row = 0; row < batch.rows; ++row) {
+    int64_t turn = -1;
+    for (size_t i = row * batch.length; i < (row + 1) * batch.length; ++i) {
+      if (batch.mask[i] && (i == row * batch.length || !batch.mask[i - 1])) ++turn;
+      turns.push_back(batch.mask[i] ? turn : -1);
+    }
+  }
+  return turns;
+}
+
 Result<Rows> batch_advantages(const LossBatch& batch, const Rows& rewards, const Algorithm& algorithm) {
   Rows advantages;
   switch (algorithm.advantage) {
@@ -118,6 +178,9 @@ Result<Rows> batch_advantages(const LossBatch& batch, const Rows& rewards, const
       break;
     case AdvantageKind::kOpo:
       advantages = TRY(of_lengths(batch, rewards));
+      break;
+    case AdvantageKind::kGigpo:
+      advantages = TRY(of_states(batch, rewards, algorithm));
       break;
     default:
       advantages = TRY(of_groups(batch, rewards, algorithm));

@@ -10,4 +10,7 @@ namespace tandem::trainer {
 // `rewards`: of every token, with what the distance from a reference model takes off. 0 where the mask is 0.
 Result<Rows> batch_advantages(const LossBatch& batch, const Rows& rewards, const Algorithm& algorithm);
 
+// LossBatch::turns; where the batch has none, a turn is a run of tokens that count.
+std::vector<int64_t> turns_of(const LossBatch& batch);
+
 }  // namespace tandem::trainer

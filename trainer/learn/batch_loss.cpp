@@ -22,8 +22,13 @@ class Loss {
     const size_t count = batch_.rows * batch_.length;
     BatchLoss result;
     result.grad_logprobs.assign(count, 0);
-    result.advantages = batch_.advantages.empty() ? TRY(batch_advantages(batch_, rewards(), algorithm_)) : masked();
-    if (batch_.advantages.empty() && algorithm_.advantage == AdvantageKind::kGae) result.returns = TRY(returns());
+    if (batch_.advantages.empty()) {
+      Credit credit = TRY(this->credit());
+      result.advantages = std::move(credit.advantages);
+      result.returns = std::move(credit.returns);
+    } else {
+      result.advantages = masked();
+    }
     std::vector<int> lengths(batch_.rows, 0);
     for (size_t i = 0; i < count; ++i) lengths[i / batch_.length] += batch_.mask[i];
     const auto weights = sequence_weights(lengths, algorithm_);
@@ -48,7 +53,12 @@ class Loss {
     return result;
   }
 
- private:
+  Result<Credit> credit() const {
+    Credit credit{.advantages = TRY(batch_advantages(batch_, rewards(), algorithm_)), .returns = {}};
+    if (algorithm_.advantage == AdvantageKind::kGae) credit.returns = TRY(returns());
+    return credit;
+  }
+
   Status check() const {
     if (batch_.advantages.empty() && batch_.rewards.empty()) return Status::invalid("advantages or rewards are needed");
     if (algorithm_.kl.estimator != Kl::Estimator::kNone && batch_.ref_logprobs.empty())
@@ -65,6 +75,7 @@ class Loss {
     return {};
   }
 
+ private:
   // With what a function can count on: old and rollout logprobs, groups, turns.
   Result<LossBatch> completed() const {
     LossBatch batch = batch_;
@@ -74,16 +85,7 @@ class Loss {
     if (batch.groups.empty()) {
       for (size_t row = 0; row < batch.rows; ++row) batch.groups.push_back(static_cast<int64_t>(row));
     }
-    if (batch.turns.empty()) {
-      // Without more to go by a turn is a run of tokens that count.
-      for (size_t row = 0; row < batch.rows; ++row) {
-        int64_t turn = -1;
-        for (size_t i = row * batch.length; i < (row + 1) * batch.length; ++i) {
-          if (batch.mask[i] && (i == row * batch.length || !batch.mask[i - 1])) ++turn;
-          batch.turns.push_back(batch.mask[i] ? turn : -1);
-        }
-      }
-    }
+    batch.turns = turns_of(batch_);
     return batch;
   }
 
@@ -149,6 +151,12 @@ class Loss {
 };
 
 }  // namespace
+
+Result<Credit> credit_of(const LossBatch& batch, const Algorithm& algorithm) {
+  const Loss loss(batch, algorithm);
+  TRY(loss.check());
+  return loss.credit();
+}
 
 Result<BatchLoss> batch_loss(const LossBatch& batch, const Algorithm& algorithm, const LossFunction* function,
                              int64_t step) {

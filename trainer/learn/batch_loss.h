@@ -23,6 +23,14 @@ struct BatchLoss {
   std::map<std::string, double> function_metrics;  // of a function of the user's own
 };
 
+// What the tokens of a batch are credited with, made of its rewards.
+struct Credit {
+  Rows advantages;  // 0 where the mask is 0
+  Rows returns;     // as BatchLoss has them
+};
+// Errors as batch_loss() has them.
+Result<Credit> credit_of(const LossBatch& batch, const Algorithm& algorithm);
+
 // kInvalid where something that the algorithm needs is missing, or a correction would count twice. Sizes must agree.
 // `function` and `step` are of a loss that is a function of the user's own alone, which needs it.
 Result<BatchLoss> batch_loss(const LossBatch& batch, const Algorithm& algorithm, const LossFunction* function = nullptr,

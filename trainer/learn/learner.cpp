@@ -155,9 +155,6 @@ Status Learner::prepare(const Algorithm& algorithm) {
   return {};
 }
 
-namespace {
-
-// Runs of samples of one group.
 std::vector<SlotGroup> groups_of(std::span<const Sample> samples) {
   std::vector<SlotGroup> groups;
   for (size_t i = 0; i < samples.size(); ++i) {
@@ -168,8 +165,6 @@ std::vector<SlotGroup> groups_of(std::span<const Sample> samples) {
   }
   return groups;
 }
-
-}  // namespace
 
 std::vector<int> Learner::owners_of(std::span<const Sample> samples) const {
   const auto groups = groups_of(samples);
@@ -243,6 +238,12 @@ Result<std::vector<Learner::Outcome>> Learner::accumulate(std::span<const Sample
 }
 
 Status Learner::apply(StepMetrics& metrics) {
+  TRY(update(metrics));
+  ++steps_;
+  return {};
+}
+
+Status Learner::update(StepMetrics& metrics) {
   if (low_rank_) {
     TRY(low_rank_->pass_on(stream_, masters().host<float>(), buffers_.at(kGradients).host<float>(),
                            buffers_.at(kFactorGradients).host<float>()));
@@ -254,15 +255,15 @@ Status Learner::apply(StepMetrics& metrics) {
         fmt::format("the gradient of step {} is not finite; the weights were left as they are", steps_ + 1));
   }
   const bool clip = settings_.max_grad_norm > 0 && metrics.grad_norm > settings_.max_grad_norm;
-  ++steps_;
-  metrics.learning_rate = settings_.learning_rate.at(steps_);
+  ++updates_;
+  metrics.learning_rate = settings_.learning_rate.at(steps_ + 1);
   TRY(optimizer_.step(stream_,
                       {.gradients = gradients,
                        .masters = masters(),
                        .weights = low_rank_ ? buffers_.at(kFactorsRounded) : own(weights_->slice()),
                        .grad_scale = clip ? static_cast<float>(settings_.max_grad_norm / metrics.grad_norm) : 1.0f,
                        .learning_rate = static_cast<float>(metrics.learning_rate),
-                       .number = steps_}));
+                       .number = updates_}));
   forget_gradients();
   if (low_rank_) TRY(low_rank_->merge(stream_, masters().host<float>(), *weights_));
   TRY(gather_weights());
@@ -303,6 +304,7 @@ void Learner::compare(const Sample& sample, const TokenLogprobs& at, uint64_t ve
 }
 
 Result<StepMetrics> Learner::reinforce(std::span<const Sample> samples, const Algorithm& algorithm, uint64_t version) {
+  if (settings_.updates.count() > 1) return reinforce_repeatedly(samples, algorithm, version);
   if (is_of_whole_batch(algorithm)) return reinforce_whole(samples, algorithm, version);
   StepMetrics metrics;
   std::vector<int> lengths;
@@ -339,13 +341,17 @@ Result<StepMetrics> Learner::reinforce(std::span<const Sample> samples, const Al
 }
 
 Result<StepMetrics> Learner::finish(std::span<const Sample> samples, uint64_t version, StepMetrics metrics) {
-  if (ranks_.is_first()) {
-    TRY(verify_previous(samples, version, metrics));
-    TRY(copy_weights(previous_));
-    previous_version_ = version;
-  }
+  TRY(keep_previous(samples, version, metrics));
   TRY(apply(metrics));
   return metrics;
+}
+
+Status Learner::keep_previous(std::span<const Sample> samples, uint64_t version, StepMetrics& metrics) {
+  if (!ranks_.is_first()) return {};
+  TRY(verify_previous(samples, version, metrics));
+  TRY(copy_weights(previous_));
+  previous_version_ = version;
+  return {};
 }
 
 // Most samples of a run whose trainer is ahead by one version were made with the weights before the last step. A few of

@@ -47,11 +47,26 @@ struct Sample {
   std::vector<double> turn_rewards = {};
 };
 
+// Runs of samples of one group.
+std::vector<SlotGroup> groups_of(std::span<const Sample> samples);
+
 // The slice of a checkpoint that the weights are made of: the weights in fp32, or with LoRA the factors.
 inline constexpr const char* kMasters = "masters";
 // What a step adds up: dLoss/dparameter, fp32, as the weights lie.
 inline constexpr const char* kGradients = "gradients";
 
+// One pass through a minibatch, and the update that it led to.
+struct UpdateMetrics {
+  int epoch = 1, minibatch = 1;  // from 1
+  double loss = 0, grad_norm = 0;
+  double ratio_mean = 1, ratio_max = 1, clip_fraction = 0;
+  double approx_kl = 0;  // mean of r - 1 - ln r, the policy before the step to this one
+  int64_t tokens = 0;    // that the loss counts
+  bool taken = true;     // false: approx_kl was beyond BatchUpdates::kl_stop, and the step ended before this update
+};
+
+// Of a step of several updates loss, norm, entropy, ratios, clips and corrections are means over those that were taken,
+// ratio_max is the largest, and the other numbers are of the batch, by the policy before the step.
 struct StepMetrics {
   double loss = 0;
   double grad_norm = 0;
@@ -70,6 +85,7 @@ struct StepMetrics {
       0;  // against the sampler, over tokens of versions that are at hand: this one, and some of the last
   int64_t compared_tokens = 0;
   std::map<std::string, double> of_loss;  // that this loss alone has: a critic's, or those of the user's own
+  std::vector<UpdateMetrics> updates;     // of a step of several
 };
 
 // Into the fields of the same names; nothing where no token counted.
@@ -105,12 +121,18 @@ class Learner {
   // What reinforce() with this algorithm needs beside the model: a reference model, a critic. Before load().
   Status prepare(const Algorithm& algorithm);
   // Counts a step whose batch has nothing to learn from.
-  void skip() { ++steps_; }
+  void skip() { ++steps_, ++updates_; }
   std::string numerics_id() const { return stream_.numerics_id(model::to_string(weights_->format())); }
 
   // One step on sampled trajectories. `version` is that of the current weights; the exactness check compares tokens of
-  // it. A batch has one step, so the policy before the step is the current one. Without a correction, ratios are taken
-  // against the sampler; with one, ratios are 1 and the correction's weight carries the difference to the sampler.
+  // it. Where the batch has one update, the policy before the step is the current one. Without a correction, ratios are
+  // taken against the sampler; with one, ratios are 1 and the correction's weight carries the difference to the
+  // sampler.
+  //
+  // With several updates (OptimizerSettings::updates) a forward pass over the batch comes first: ratios are taken
+  // against those logprobs, which corrections compare with the sampler, and advantages and returns are made once. Each
+  // update divides by the counts of its minibatch and is a step of the optimizer; the learning rate is that of the
+  // step. An error leaves the updates before it in the weights.
   //
   // Where is_of_whole_batch(algorithm), the advantage of a sample is its reward, and the loss is batch_loss() over the
   // logprobs of all samples, which costs a second forward pass. Its errors are returned, and nothing has moved.
@@ -187,6 +209,8 @@ class Learner {
     int64_t compared_tokens = 0;
     double entropy = 0;  // sum over its trained tokens, where it has a gradient
     int64_t entropy_tokens = 0;
+    double moved = 0;        // sum of r - 1 - ln r, from the policy before the step
+    double value_error = 0;  // the critic's, sum of squares
   };
   // Writes the gradient of the loss by each logprob of a sample's trained tokens, and what became of the sample.
   using SampleGradients =
@@ -199,13 +223,27 @@ class Learner {
   std::vector<int> owners_of(std::span<const Sample> samples) const;
   // The samples as rows of a batch on every rank: a row is the trained tokens of a sample, padded on the right. One
   // forward pass over all of them.
-  Result<LossBatch> survey(std::span<const Sample> samples);
+  Result<LossBatch> survey(std::span<const Sample> samples, uint64_t version, StepMetrics& metrics);
   // A step by a loss of the whole batch: a survey, the loss, and a second pass with its gradients.
   Result<StepMetrics> reinforce_whole(std::span<const Sample> samples, const Algorithm& algorithm, uint64_t version);
+  // A step of several updates.
+  Result<StepMetrics> reinforce_repeatedly(std::span<const Sample> samples, const Algorithm& algorithm,
+                                           uint64_t version);
+  // The gradient of one minibatch, added up and not yet applied. `rows` are its samples in `batch`, whose old logprobs,
+  // advantages and returns (with a critic) are those of the step.
+  struct Pass {
+    UpdateMetrics update;
+    StepMetrics metrics;
+    std::vector<double> head_gradient;  // of the critic
+  };
+  Result<Pass> pass_through(std::span<const Sample> samples, std::span<const size_t> rows, const LossBatch& batch,
+                            const Rows& returns, const Algorithm& algorithm, uint64_t version);
   // How far a sample's logprobs are from the sampler's, where `version` sampled them.
   static void compare(const Sample& sample, const TokenLogprobs& at, uint64_t version, Outcome& outcome);
   // What follows the gradients: the check of samples of the version before, and the move.
   Result<StepMetrics> finish(std::span<const Sample> samples, uint64_t version, StepMetrics metrics);
+  // That check, and the weights before the step for the next one.
+  Status keep_previous(std::span<const Sample> samples, uint64_t version, StepMetrics& metrics);
   // What a slot's passes count.
   struct PassCounts {
     int64_t trained_tokens = 0, sample_tokens = 0, tree_tokens = 0;
@@ -223,6 +261,9 @@ class Learner {
   Status copy_weights(std::unique_ptr<model::Weights>& copy);
   // Of `flat` what passes read.
   Status ready();
+  // Moves the weights by the gradients.
+  Status update(StepMetrics& metrics);
+  // The update of a step that has one.
   Status apply(StepMetrics& metrics);
   void forget_gradients();
   Status verify_previous(std::span<const Sample> samples, uint64_t version, StepMetrics& metrics);
@@ -238,7 +279,7 @@ class Learner {
   uint64_t previous_version_ = UINT64_MAX;
   kernels::Stream stream_;
   OptimizerSettings settings_;
-  int64_t steps_ = 0;
+  int64_t steps_ = 0, updates_ = 0;
   Ranks ranks_;
   std::optional<Piece> shard_;         // of the masters; none: they are whole on every rank
   std::unique_ptr<LowRank> low_rank_;  // null: all weights learn

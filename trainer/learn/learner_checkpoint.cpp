@@ -173,6 +173,7 @@ Status Learner::write_state(const fs::path& aside, const fs::path& folder, const
     state["lora"] = {
         {"rank", lora.rank}, {"alpha", lora.alpha}, {"use_rslora", lora.use_rslora}, {"targets", lora.targets}};
   }
+  if (updates_ != steps_) state["updates"] = updates_;
   if (!progress.is_null()) state["progress"] = progress;
   TRY(write_file(aside / kStateFile, state.dump(2) + "\n"));
   std::error_code ignored;
@@ -202,6 +203,7 @@ Status Learner::read_checkpoint(const fs::path& folder) {
   const Json state = TRY(state_of_checkpoint(folder));
   for (const StateSlice& own : this->state()) TRY(read_slice(folder, state, own.slice, own.begin));
   steps_ = state.value("steps", int64_t{0});
+  updates_ = state.value("updates", steps_);
   return {};
 }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "trainer/learn/anchors.h"
 #include "trainer/learn/batch_loss.h"
 #include "trainer/learn/learner.h"
 
@@ -57,49 +58,23 @@ LossBatch rows_of(std::span<const Sample> samples) {
   return batch;
 }
 
-// The critic's mean squared error over the tokens that count, and its derivative by each value, coefficient included.
-struct ValueLoss {
-  double loss = 0, explained_variance = 0;
-  Rows gradients;
-};
-ValueLoss value_loss(const LossBatch& batch, const Rows& returns, const Algorithm& algorithm) {
-  ValueLoss result{.gradients = Rows(returns.size(), 0)};
-  double count = 0, sum = 0, squares = 0;
-  for (size_t i = 0; i < returns.size(); ++i) {
-    if (!batch.mask[i]) continue;
-    ++count;
-    sum += returns[i];
-    squares += returns[i] * returns[i];
-    const double error = batch.values[i] - returns[i];
-    result.loss += error * error;
-    result.gradients[i] = 2 * algorithm.critic.coefficient * error;
-  }
-  if (count == 0) return result;
-  const double variance = squares / count - (sum / count) * (sum / count);
-  result.loss /= count;
-  for (double& gradient : result.gradients) gradient /= count;
-  // 1: all of the returns' variance is foreseen; 0: no more than by their mean.
-  if (variance > 0) result.explained_variance = 1 - result.loss / variance;
-  return result;
-}
-
 }  // namespace
 
-Result<LossBatch> Learner::survey(std::span<const Sample> samples) {
+Result<LossBatch> Learner::survey(std::span<const Sample> samples, uint64_t version, StepMetrics& metrics) {
   LossBatch batch = rows_of(samples);
   batch.logprobs.assign(batch.mask.size(), 0);
   if (reference_) batch.ref_logprobs.assign(batch.mask.size(), 0);
   if (critic_) batch.values.assign(batch.mask.size(), 0);
-  StepMetrics unused;
   TRY(accumulate(
       samples,
-      [&](size_t sample, const TokenLogprobs& at, std::vector<double>&, Outcome&) {
+      [&](size_t sample, const TokenLogprobs& at, std::vector<double>&, Outcome& outcome) {
+        compare(samples[sample], at, version, outcome);
         const auto begin = static_cast<ptrdiff_t>(sample * batch.length);
         std::ranges::copy(at.logprobs, batch.logprobs.begin() + begin);
         std::ranges::copy(at.ref_logprobs, batch.ref_logprobs.begin() + begin);
         std::ranges::copy(at.values, batch.values.begin() + begin);
       },
-      unused));
+      metrics));
   if (ranks_.count() == 1) return batch;
   std::vector<int> owners;
   for (const int owner : owners_of(samples)) owners.insert(owners.end(), batch.length, owner);
@@ -111,9 +86,11 @@ Result<LossBatch> Learner::survey(std::span<const Sample> samples) {
 
 Result<StepMetrics> Learner::reinforce_whole(std::span<const Sample> samples, const Algorithm& algorithm,
                                              uint64_t version) {
-  LossBatch batch = TRY(survey(samples));
-  // A batch has one step: the policy before it is the current one. Built-in losses take their ratios against the
+  StepMetrics of_survey;
+  LossBatch batch = TRY(survey(samples, version, of_survey));
+  // The batch has one update: the policy before it is the current one. Built-in losses take their ratios against the
   // sampler, as in reinforce(); a function is given both.
+  if (algorithm.advantage == AdvantageKind::kGigpo) batch.anchors = anchors_of(samples);
   if (is_function(algorithm) || algorithm.correction.kind != Correction::Kind::kNone)
     batch.old_logprobs = batch.logprobs;
   auto loss = batch_loss(batch, algorithm, function_.get(), static_cast<int64_t>(version) + 1);
@@ -121,7 +98,7 @@ Result<StepMetrics> Learner::reinforce_whole(std::span<const Sample> samples, co
   StepMetrics metrics;
   ValueLoss values;
   if (!loss->returns.empty()) {
-    values = value_loss(batch, loss->returns, algorithm);
+    values = value_loss(batch, loss->returns, algorithm.critic.coefficient);
     value_pass_ = {.gradients = values.gradients, .length = batch.length, .trunk = algorithm.critic.trunk, .sum = {}};
   }
   const auto accumulated = accumulate(
@@ -137,12 +114,13 @@ Result<StepMetrics> Learner::reinforce_whole(std::span<const Sample> samples, co
   metrics.loss = loss->loss + algorithm.critic.coefficient * values.loss;
   take_means(loss->metrics, metrics);
   metrics.of_loss = std::move(loss->function_metrics);
+  if (!batch.anchors.empty()) metrics.of_loss["shared_states"] = shared_states(batch);
   if (value_pass) {
     metrics.of_loss["value_loss"] = values.loss;
     metrics.of_loss["explained_variance"] = values.explained_variance;
   }
   metrics = TRY(finish(samples, version, std::move(metrics)));
-  if (value_pass) TRY(critic_->step(stream_, value_pass->sum, steps_));
+  if (value_pass) TRY(critic_->step(stream_, value_pass->sum, updates_));
   return metrics;
 }
 

@@ -46,6 +46,7 @@ Result<Moments> moments_named(std::string_view name) {
 Status check(const OptimizerSettings& settings) {
   if (!(settings.learning_rate.peak >= 0)) return Status::invalid("learning_rate must not be negative");
   TRY(check_slots(settings.slots));
+  TRY(check(settings.updates));
   // At 1 the corrections of the first steps divide by 0.
   for (const auto& [name, value] : {std::pair{"beta1", settings.beta1}, {"beta2", settings.beta2}}) {
     if (!(value >= 0 && value < 1))

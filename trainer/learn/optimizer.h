@@ -22,6 +22,7 @@
 #include "base/status.h"
 #include "kernels/stream.h"
 #include "model/parameters.h"
+#include "trainer/learn/batch_updates.h"
 #include "trainer/learn/buffers.h"
 #include "trainer/learn/learning_rate.h"
 #include "trainer/learn/low_rank.h"
@@ -47,6 +48,7 @@ struct OptimizerSettings {
   LowRankSettings low_rank;    // the factors that learn; of rank 0: all weights learn
   int max_pass_tokens = 1024;  // rows of one forward and backward pass; bounds the memory
   int slots = 8;               // virtual slots that gradients are summed in (slots.h); a power of two
+  BatchUpdates updates;        // of a step by reinforcement
 };
 
 // kInvalid names the setting that cannot be.

@@ -69,4 +69,24 @@ Status ValueHead::write(const fs::path& model) const {
   return model::write_safetensors(model / "value_head.safetensors", tensors);
 }
 
+ValueLoss value_loss(const LossBatch& batch, const Rows& returns, double coefficient) {
+  ValueLoss result{.gradients = Rows(returns.size(), 0)};
+  double count = 0, sum = 0, squares = 0;
+  for (size_t i = 0; i < returns.size(); ++i) {
+    if (!batch.mask[i]) continue;
+    ++count;
+    sum += returns[i];
+    squares += returns[i] * returns[i];
+    const double error = batch.values[i] - returns[i];
+    result.loss += error * error;
+    result.gradients[i] = 2 * coefficient * error;
+  }
+  if (count == 0) return result;
+  const double variance = squares / count - (sum / count) * (sum / count);
+  result.loss /= count;
+  for (double& gradient : result.gradients) gradient /= count;
+  if (variance > 0) result.explained_variance = 1 - result.loss / variance;
+  return result;
+}
+
 }  // namespace tandem::trainer

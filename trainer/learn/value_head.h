@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "kernels/stream.h"
+#include "trainer/learn/batch.h"
 #include "trainer/learn/buffers.h"
 #include "trainer/learn/optimizer.h"
 
@@ -44,5 +45,13 @@ class ValueHead {
   Optimizer optimizer_;
   Buffers buffers_;
 };
+
+// The critic's mean squared error over the tokens that count, and its derivative by each value, times `coefficient`.
+struct ValueLoss {
+  double loss = 0;
+  double explained_variance = 0;  // 1: all of the returns' variance is foreseen; 0: no more than by their mean
+  Rows gradients;
+};
+ValueLoss value_loss(const LossBatch& batch, const Rows& returns, double coefficient);
 
 }  // namespace tandem::trainer

@@ -19,7 +19,8 @@ TEST(Plan, is_written_and_read_with_every_field) {
   plan.reward.effort = 0.1;
   plan.counts = {{"a", {3, 1}}, {"b", {2, 0}}, {"c", {1, 1}}};
   plan.temperature = 0.7f;
-  plan.advantage = AdvantageKind::kRloo;
+  plan.advantage = AdvantageKind::kPassAtK;
+  plan.pass_k = 3;
   const auto event = event_from_json(*parse_json(dump_json(to_json(Event(PlanSet{plan})))));
   ASSERT_TRUE(event) << event.error().message();
   EXPECT_EQ(std::get<PlanSet>(*event).plan, plan);

@@ -44,6 +44,8 @@ constexpr LossName kClipNames[] = {
     {"rloo", [](Algorithm& a) { a.advantage = AdvantageKind::kRloo; }},
     {"opo", [](Algorithm& a) { a.advantage = AdvantageKind::kOpo; }},
     {"maxrl", [](Algorithm& a) { a.advantage = AdvantageKind::kMaxRl; }},
+    {"pass_at_k", [](Algorithm& a) { a.advantage = AdvantageKind::kPassAtK; }},
+    {"gigpo", [](Algorithm& a) { a.advantage = AdvantageKind::kGigpo; }},
     {"reinforce++",
      [](Algorithm& a) {
        a.advantage = AdvantageKind::kReturns;
