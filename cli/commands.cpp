@@ -30,6 +30,7 @@ Action add_parse(CLI::App&);
 Action add_render(CLI::App&);
 Action add_replay(CLI::App&);
 Action add_role(CLI::App&);
+Action add_cache(CLI::App&);
 Action add_run(CLI::App&);
 Action add_runs(CLI::App&);
 Action add_score(CLI::App&);
@@ -63,7 +64,8 @@ std::span<const Command> commands() {
               add_eval},
       Command{"generate", "Sample from a model; JSON Lines", add_generate},
       Command{"serve", "Serve models over HTTP, with the API of OpenAI", add_serve},
-      Command{"promote", "Bring a trained model into service, behind a suite and a trial on some of the traffic", add_promote},
+      Command{"promote", "Bring a trained model into service, behind a suite and a trial on some of the traffic",
+              add_promote},
       Command{"score", "Log-probabilities of given tokens, by the trainer's or the engine's code; JSON Lines",
               add_score},
       Command{"embed", "Vectors of texts by a sentence encoder; JSON Lines", add_embed},
@@ -82,6 +84,8 @@ std::span<const Command> commands() {
       Command{"render", "Turn chat messages into text and ids by a model's template; JSON Lines", add_render},
       Command{"role", "One process of a run", add_role},
       Command{"config", "What the config of a run, or of sft, may say, and what a file does say", add_config},
+      Command{"cache", "What this machine keeps to be quick the next time; remove what was not used for long",
+              add_cache},
       Command{"bench", "How fast the hot paths are here, beside the limits of this machine", add_bench},
       Command{"doctor", "What this machine has of what a run needs, and how to mend the rest", add_doctor},
       Command{"manual", "The help of all commands as man pages, and as completions of bash", add_manual},

@@ -13,6 +13,7 @@
 #include "serve/constraints.h"
 #include "serve/fields.h"
 #include "serve/priority.h"
+#include "serve/response_store.h"
 
 namespace tandem::serve {
 
@@ -32,7 +33,10 @@ struct ModelView {
   const TextSide& text;
   const model::ModelConfig& config;
   Constraints& constraints;
-  int max_tokens = 0;  // prompt and answer together
+  int max_tokens = 0;               // prompt and answer together
+  ResponseStore* stored = nullptr;  // of answers that a request may go on from; null: there is none
+  bool keeps = true;                // whether this one may become one of those
+  std::string key;                  // whose request it is
 };
 
 // Rows of the fields that all endpoints share that sample.

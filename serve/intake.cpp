@@ -11,7 +11,8 @@ void Intake::take(const Reading& reading, wire::HttpRequest request, std::shared
   Around around{.priority = std::string(request.header("x-tandem-priority")),
                 .session = std::string(request.header("x-tandem-session")),
                 .key = std::move(key),
-                .id = fmt::format("{:016x}{:08x}", run_, ++requests_)};
+                .id = fmt::format("{:016x}{:08x}", run_, ++requests_),
+                .stored = &stored_};
   read(std::make_shared<const Asked>(Asked{.reading = reading,
                                            .number = request.number,
                                            .body = std::move(request.body),
@@ -85,9 +86,11 @@ void Intake::note(const Asked& asked, const std::string& model, Priority priorit
 // Where there is no time to read it, there is none for a copy either.
 void Intake::copy(std::shared_ptr<const Asked> asked) {
   queue_.submit([this, asked]() -> WorkQueue::Completion {
+    Around around = asked->around;
+    around.keeps = false;  // the answer that is seen is kept under this id
     auto read =
         std::make_shared<ReadRequest>(read_request(models_, asked->reading.endpoint, asked->reading.table, asked->body,
-                                                   asked->around, Version::kCandidate, clock_.unix_seconds()));
+                                                   around, Version::kCandidate, clock_.unix_seconds()));
     return [asked, read] {
       if (!read->lane) return;  // the trial has ended
       if (read->refused) return read->lane->note_error();

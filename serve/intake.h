@@ -33,9 +33,15 @@ class Intake {
  public:
   // All of them outlive this; jobs of `queue` read the requests.
   // `threads`: that compute, of each model.
-  Intake(const ModelSet& models, WorkQueue& queue, Promotions& promotions, Access& access, int threads,
-         const Clock& clock)
-      : models_(models), queue_(queue), promotions_(promotions), access_(access), threads_(threads), clock_(clock) {}
+  Intake(const ModelSet& models, WorkQueue& queue, Promotions& promotions, Access& access, ResponseStore& stored,
+         int threads, const Clock& clock)
+      : models_(models),
+        queue_(queue),
+        promotions_(promotions),
+        access_(access),
+        stored_(stored),
+        threads_(threads),
+        clock_(clock) {}
 
   // Answers now or later, in any case. `reading` outlives this; `key`: whose request it is.
   void take(const Reading& reading, wire::HttpRequest request, std::shared_ptr<const KeyTerms> key,
@@ -63,6 +69,7 @@ class Intake {
   WorkQueue& queue_;
   Promotions& promotions_;
   Access& access_;
+  ResponseStore& stored_;
   const int threads_;
   const Clock& clock_;
   const uint64_t run_ = unique_number();

@@ -193,6 +193,7 @@ void Lane::finish(uint64_t number) {
   count(exchange);
   say_spent(exchange, "done");
   const AnswerView view = exchange.view();
+  prepared.shape->ended(view);
   if (prepared.stream) {
     if (!exchange.begun) {
       prepared.shape->begin(view, exchange.out);

@@ -58,7 +58,11 @@ ReadRequest read_request(const ModelSet& models, const Endpoint& endpoint, const
     const std::string name = asked.empty() ? read.lane->settings().names.front() : asked;
     read.refused = refusal_of_model(*around.key, name);
     if (read.refused) return Prepared();
-    return endpoint.prepare(fields, read.lane->view(name), around.id, static_cast<int64_t>(now));
+    auto view = read.lane->view(name);
+    view.stored = around.stored;
+    view.keeps = around.keeps;
+    view.key = around.key->name;
+    return endpoint.prepare(fields, view, around.id, static_cast<int64_t>(now));
   });
   if (unknown) {
     read.refused = models.unknown(fields.text("model"));

@@ -24,6 +24,8 @@ struct Around {
   std::string session;                  // of X-Tandem-Session, or empty: what the body says, or the key
   std::shared_ptr<const KeyTerms> key;  // whose request it is
   std::string id;                       // of the answer
+  ResponseStore* stored = nullptr;      // of earlier answers; may be null
+  bool keeps = true;                    // whether this one may become one
 };
 
 // 403 where the key may not use the model.

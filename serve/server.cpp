@@ -60,7 +60,8 @@ class Server::Loop {
         promotions_(settings_.promotions, models_, http_, clock_),
         rule_desk_(*access_, models_),
         body_paths_(*access_),
-        intake_(models_, queue_, promotions_, *access_, settings_.threads, clock_),
+        stored_(settings_.stored_response_bytes),
+        intake_(models_, queue_, promotions_, *access_, stored_, settings_.threads, clock_),
         started_(static_cast<int64_t>(clock.unix_seconds())) {
     for (const Endpoint& endpoint :
          {chat_endpoint(), completions_endpoint(), responses_endpoint(), messages_endpoint(), generate_endpoint()})
@@ -153,10 +154,23 @@ class Server::Loop {
     }
     if (path == "/v1/embeddings")
       return request.method == "POST" ? embed(std::move(request), reply) : other_method(reply, "POST");
+    constexpr std::string_view kResponses = "/v1/responses/";
+    if (path.starts_with(kResponses)) return stored_response(path.substr(kResponses.size()), request, reply);
     const auto page = get ? page_of(path) : std::nullopt;
     if (page) return reply(*page);
     if (!get && page_of(path)) return other_method(reply, "GET");
     reply(error_response(404, fmt::format("there is no {}; /openapi.json lists what there is", path.substr(0, 200))));
+  }
+
+  // One that a request may go on from: GET shows it, DELETE lets it go.
+  void stored_response(const std::string& id, const HttpRequest& request, const HttpReply& reply) {
+    const std::string key = access_->caller(request)->name;
+    if (request.method != "GET" && request.method != "DELETE") return other_method(reply, "GET or DELETE");
+    if (request.method == "DELETE" && stored_.remove(id, key))
+      return reply(json_response(200, {{"id", id}, {"object", "response"}, {"deleted", true}}));
+    const auto body = request.method == "GET" ? stored_.body(id, key) : std::nullopt;
+    if (body) return reply(json_response(200, *body));
+    reply(error_response(404, fmt::format("there is no answer \"{}\" any more", id.substr(0, 200))));
   }
 
   static void other_method(const HttpReply& reply, const char* method) {
@@ -344,6 +358,7 @@ class Server::Loop {
   Promotions promotions_;
   RuleDesk rule_desk_;
   BodyPaths body_paths_;
+  ResponseStore stored_;
   Intake intake_;
   std::map<int, uint64_t> answers_by_status_;
   const int64_t started_;

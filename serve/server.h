@@ -28,6 +28,7 @@ struct ServerSettings {
   AccessSettings access;
   fs::path tls_certificate, tls_key;  // PEM, both or none: plain HTTP
   PromotionSettings promotions;
+  size_t stored_response_bytes = size_t{64} << 20;  // of answers that requests may go on from; 0: none
   int threads = 1;
   double drain_seconds = 30;
   size_t connections = 8192;

@@ -50,6 +50,8 @@ class Shape {
   // More of choice number `index`.
   virtual void piece(const AnswerView& view, size_t index, const Piece& piece, EventWriter& out) = 0;
   virtual void end(const AnswerView& view, EventWriter& out) = 0;
+  // The answer is whole; of what a later request may go on from, it keeps what that needs.
+  virtual void ended(const AnswerView& view) { (void)view; }
   // In the middle of a stream.
   virtual void error(const Json& body, EventWriter& out);
 };

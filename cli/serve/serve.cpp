@@ -33,6 +33,7 @@ struct ServeConfig {
   std::string promoted;
   std::string keys, usage_log, tls_certificate, tls_key;
   double address_requests_per_minute = 0;
+  int stored_responses_mb = 64;
   std::string host = "127.0.0.1", api_key_file, admin_key_file, embedding_model, device = "cpu", speculation = "ngram";
   int port = 8000, slots = 16, max_tokens = 0, queue = 1024, connections = 8192;
   int threads = static_cast<int>(std::thread::hardware_concurrency());
@@ -63,6 +64,9 @@ struct ServeConfig {
         .add("serve.salt_by_key", salt_by_key,
              "What was computed of prompts is shared within a key alone, so that no key learns from times what others "
              "ask")
+        .add("serve.stored_responses_mb", stored_responses_mb,
+             "Memory for answers of /v1/responses that requests may go on from; the oldest go first. 0: none", 0,
+             1 << 20)
         .add("serve.embedding_model", embedding_model, "Directory of a sentence encoder for /v1/embeddings")
         .add("serve.slots", slots, "Answers of a model that are sampled at once", 1, 4096)
         .add("serve.max_tokens", max_tokens, "Most tokens of prompt and answer together; 0: the model's, at most 8192",
@@ -186,6 +190,7 @@ Result<int> run_serve(const ServeOptions& options) {
       .tls_key = config.tls_key,
       .promotions = {.folders = {config.candidate_folders.begin(), config.candidate_folders.end()},
                      .kept = config.promoted},
+      .stored_response_bytes = static_cast<size_t>(config.stored_responses_mb) << 20,
       .threads = config.threads,
       .drain_seconds = config.drain_seconds,
       .connections = static_cast<size_t>(config.connections),

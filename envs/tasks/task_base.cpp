@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,15 +9,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <chrono>
-#include <cstdlib>
-#include <thread>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/digest.h"
 #include "base/text.h"
 #include "envs/sandbox/confine.h"
+#include "envs/tasks/base_store.h"
 #include "envs/tasks/git_tree.h"
 #include "envs/tasks/mistakes.h"
 #include "envs/tools/output.h"
@@ -29,14 +25,6 @@ namespace tandem::envs {
 namespace {
 
 constexpr double kUnpackSeconds = 1800;
-
-Result<fs::path> bases_folder() {
-  const char* const cache = std::getenv("XDG_CACHE_HOME");
-  const char* const home = std::getenv("HOME");
-  if (cache && cache[0] == '/') return fs::path(cache) / "tandem" / "bases";
-  if (home && home[0] == '/') return fs::path(home) / ".cache" / "tandem" / "bases";
-  return fail(Status::unfit("there is no folder for bases").hint("set HOME or XDG_CACHE_HOME to an absolute path"));
-}
 
 bool is_left_out(const fs::path& name) { return name == ".git" || name == "__pycache__"; }
 
@@ -255,21 +243,6 @@ Status unpack(const TaskBase& base, const fs::path& folder) {
   return {};
 }
 
-// Held while a base is made; the file stays.
-Result<FileDescriptor> lock_file(const fs::path& path) {
-  FileDescriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (!file) return fail(Status::from_errno(path.string(), errno));
-  const SystemClock clock;
-  for (const Time start = clock.now(); flock(file.get(), LOCK_EX | LOCK_NB) != 0;) {
-    if (errno != EWOULDBLOCK && errno != EINTR) return fail(Status::from_errno(path.string(), errno));
-    if (to_seconds(clock.now() - start) > kUnpackSeconds)
-      return fail(Status::deadline(fmt::format("another process unpacks the base for more than {} s; it has {}",
-                                               kUnpackSeconds, path.string())));
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  }
-  return file;
-}
-
 }  // namespace
 
 Result<TaskBase> find_task_base(TaskBase::Kind kind, const fs::path& source, const std::string& commit) {
@@ -298,10 +271,14 @@ Result<TaskBase> find_task_base(TaskBase::Kind kind, const fs::path& source, con
 
 Result<BaseTree> prepare_base(const TaskBase& base) {
   const fs::path all = TRY(bases_folder()), folder = all / base.digest;
-  if (auto there = open_base_tree(folder, base.digest)) return there;
+  {
+    // Whoever removes bases sees by it that this one is used. A folder that cannot be written loses none.
+    const auto used = lock_base(all, base.digest, false);
+    if (auto there = open_base_tree(folder, base.digest)) return there;
+  }
   TRY(make_directories(all.parent_path()));
   TRY(make_private_folder(all));  // whoever sandboxes run as outside may write nothing here
-  const FileDescriptor lock = TRY(lock_file(all / (base.digest + ".lock")));
+  const FileDescriptor lock = TRY(lock_base(all, base.digest, true));
   if (auto there = open_base_tree(folder, base.digest)) return there;  // another one has made it meanwhile
   const fs::path part = all / (base.digest + ".part");
   std::error_code error;

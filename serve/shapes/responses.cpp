@@ -1,5 +1,8 @@
-// OpenAI's /v1/responses, over the same conversation as chat. Nothing is stored: a request brings all that came before.
+// OpenAI's /v1/responses, over the same conversation as chat. A request brings all that came before, or goes on from an
+// answer that is kept (serve/response_store.h).
 #include <fmt/format.h>
+
+#include <functional>
 
 #include "serve/endpoints.h"
 #include "serve/shapes/conversation.h"
@@ -23,12 +26,14 @@ constexpr FieldRow kResponseFields[] = {
     {"text", Effect::kTakes, R"({"type":"object"})", "format: text, json_object or json_schema."},
     {"stream", Effect::kTakes, R"({"type":"boolean"})", "The answer comes in server-sent events."},
     {"seed", Effect::kTakes, R"({"type":"integer"})", "As in chat."},
-    {"previous_response_id", Effect::kRefused, R"({"enum":[]})", "Nothing is stored: send the whole input."},
-    {"conversation", Effect::kRefused, R"({"enum":[]})", "Nothing is stored: send the whole input."},
+    {"previous_response_id", Effect::kTakes, R"({"type":"string","maxLength":200})",
+     "An answer that the conversation goes on from; the server keeps the last ones in memory."},
+    {"conversation", Effect::kRefused, R"({"enum":[]})", "Use previous_response_id."},
     {"background", Effect::kRefused, R"({"enum":[false]})", "Use stream."},
     {"prompt", Effect::kRefused, R"({"enum":[]})", "Send instructions and input."},
     {"truncation", Effect::kRefused, R"({"enum":["disabled"]})", "An input that is too long is an error."},
-    {"store", Effect::kIgnored, R"({"type":"boolean"})", "Nothing is stored."},
+    {"store", Effect::kTakes, R"({"type":"boolean"})",
+     "False: it cannot be gone on from. Default true; answers are kept in memory alone."},
     {"stream_options", Effect::kIgnored, R"({"type":"object"})", ""},
     {"reasoning", Effect::kIgnored, R"({"type":"object"})", "What a model thinks is told where its template has it."},
     {"include", Effect::kIgnored, R"({"type":"array"})", ""},
@@ -99,14 +104,33 @@ Status put_item(Fields& fields, const Json& item, std::string_view place, Json& 
                   type.substr(0, 40)));
 }
 
-Result<Conversation> read_conversation_of_items(Fields& fields) {
+// The request's own items.
+Json items_of(const Fields& fields) {
+  const Json& input = *fields.get("input");
+  if (!input.is_string()) return input;
+  return Json::array({{{"type", "message"}, {"role", "user"}, {"content", input}}});
+}
+
+// Those of the answer that it goes on from, and of all before it.
+Result<Json> earlier_items(Fields& fields, const ModelView& model) {
+  if (!fields.has("previous_response_id")) return Json::array();
+  const std::string id = fields.text("previous_response_id");
+  const bool keeps = model.stored != nullptr && model.stored->keeps();
+  auto items = keeps ? model.stored->items_until(id, model.key) : std::nullopt;
+  if (items) return std::move(*items);
+  return fail(fields.wrong("previous_response_id",
+                           keeps ? fmt::format("there is no answer \"{}\" any more: send the whole input", id)
+                                 : "this server keeps no answers (serve.stored_responses_mb): send the whole input"));
+}
+
+Result<Conversation> read_conversation_of_items(Fields& fields, const Json& earlier, const Json& items) {
   Conversation conversation;
   if (fields.has("instructions"))
     conversation.messages.push_back({{"role", "system"}, {"content", fields.text("instructions")}});
-  const Json& input = *fields.get("input");
-  if (input.is_string()) conversation.messages.push_back({{"role", "user"}, {"content", input}});
-  for (size_t i = 0; input.is_array() && i < input.size(); ++i)
-    TRY(put_item(fields, input[i], fmt::format("input[{}]", i), conversation.messages));
+  for (size_t i = 0; i < earlier.size(); ++i)
+    TRY(put_item(fields, earlier[i], fmt::format("earlier item {}", i), conversation.messages));
+  for (size_t i = 0; i < items.size(); ++i)
+    TRY(put_item(fields, items[i], fmt::format("input[{}]", i), conversation.messages));
   if (const Json* const tools = fields.get("tools")) {
     for (const Json& tool : *tools) {
       const bool is_function = tool.is_object() && tool.value("type", Json()) == Json("function") &&
@@ -147,7 +171,13 @@ Result<Conversation> read_conversation_of_items(Fields& fields) {
 class ResponseShape final : public Shape {
  public:
   // `fixed`: what of the answer follows from the request.
-  ResponseShape(std::string id, Json fixed) : id_(std::move(id)), fixed_(std::move(fixed)) {}
+  // `keep`: takes the answer once it is whole; may be empty.
+  ResponseShape(std::string id, Json fixed, std::function<void(const std::string& id, Json body)> keep)
+      : id_(std::move(id)), fixed_(std::move(fixed)), keep_(std::move(keep)) {}
+
+  void ended(const AnswerView& view) override {
+    if (keep_) keep_("resp_" + id_, whole(view));
+  }
 
   Json whole(const AnswerView& view) const override {
     const Choice& choice = view.choices[0];
@@ -297,6 +327,7 @@ class ResponseShape final : public Shape {
 
   const std::string id_;
   const Json fixed_;
+  const std::function<void(const std::string& id, Json body)> keep_;
   // Of a stream: the items that are whole, and the one that is open.
   Json done_ = Json::array(), current_;
   Kind kind_ = Kind::kNone;
@@ -309,21 +340,24 @@ Result<Prepared> prepare_response(Fields& fields, const ModelView& model, const 
   Prepared prepared;
   Generation& generation = prepared.generation;
   TRY(read_sampling(fields, model, "max_output_tokens", -1, generation));
-  TRY(apply_conversation(fields, model, TRY(read_conversation_of_items(fields)), generation));
+  const Json earlier = TRY(earlier_items(fields, model));
+  Json items = items_of(fields);
+  TRY(apply_conversation(fields, model, TRY(read_conversation_of_items(fields, earlier, items)), generation));
   TRY(fit_answer(fields, "input", model, generation));
   const auto given = [&](std::string_view name, Json otherwise) {
     const Json* const value = fields.get(name);
     return value == nullptr ? std::move(otherwise) : *value;
   };
+  const bool stores = model.stored != nullptr && model.stored->keeps() && fields.boolean("store", true);
   Json fixed = {{"created_at", created},
                 {"model", model.name},
                 {"instructions", given("instructions", Json())},
                 {"max_output_tokens", given("max_output_tokens", Json())},
                 {"metadata", given("metadata", Json::object())},
                 {"parallel_tool_calls", given("parallel_tool_calls", true)},
-                {"previous_response_id", nullptr},
+                {"previous_response_id", given("previous_response_id", Json())},
                 {"reasoning", {{"effort", nullptr}, {"summary", nullptr}}},
-                {"store", false},
+                {"store", stores},
                 {"temperature", given("temperature", 1.0)},
                 {"text", given("text", {{"format", {{"type", "text"}}}})},
                 {"tool_choice", given("tool_choice", "auto")},
@@ -331,7 +365,15 @@ Result<Prepared> prepare_response(Fields& fields, const ModelView& model, const 
                 {"top_p", given("top_p", 1.0)},
                 {"truncation", "disabled"}};
   prepared.stream = fields.boolean("stream", false);
-  prepared.shape = std::make_unique<ResponseShape>(id, std::move(fixed));
+  std::function<void(const std::string&, Json)> keep;
+  if (stores && model.keeps) {
+    keep = [stored = model.stored, key = model.key, previous = fields.text("previous_response_id"),
+            items = std::move(items)](const std::string& answer, Json body) mutable {
+      for (const Json& item : body["output"]) items.push_back(item);
+      stored->add(answer, key, previous, items, body);
+    };
+  }
+  prepared.shape = std::make_unique<ResponseShape>(id, std::move(fixed), std::move(keep));
   return prepared;
 }
 

@@ -252,6 +252,40 @@ TEST_F(Serve, responses_are_the_same_conversation) {
   EXPECT_EQ(ask("/v1/responses", R"({"model":"tiny","input":"a","previous_response_id":"resp_1"})").status, 400);
 }
 
+TEST_F(Serve, a_response_goes_on_from_an_earlier_one_as_if_all_had_been_sent) {
+  start();
+  const Json fixed = {{"model", "tiny"}, {"max_output_tokens", 12}, {"temperature", 0}};
+  const auto respond = [&](Json more) {
+    more.update(fixed);
+    return post("/v1/responses", more);
+  };
+  const Json first = respond({{"input", "Tell me."}});
+  const Json second = respond({{"input", "And then?"}, {"previous_response_id", first["id"]}});
+  EXPECT_EQ(second["previous_response_id"], first["id"]);
+  const Json message = {{"role", "user"}, {"content", "Tell me."}};
+  const Json whole =
+      respond({{"input", Json::array({message, first["output"][0], {{"role", "user"}, {"content", "And then?"}}})}});
+  EXPECT_EQ(second["output"][0]["content"], whole["output"][0]["content"]);
+  EXPECT_EQ(second["usage"]["input_tokens"], whole["usage"]["input_tokens"]);
+  // A stream is kept, too, and a third turn has all of it.
+  const Json streamed_body = {{"input", "More."}, {"previous_response_id", second["id"]}, {"stream", true}};
+  Json request = streamed_body;
+  request.update(fixed);
+  const auto raw = ask("/v1/responses", dump_json(request));
+  wire::EventStreamDecoder decoder(size_t{1} << 20);
+  const auto events = decoder.feed(raw.body);
+  ASSERT_TRUE(events && !events->empty()) << raw.body;
+  const Json streamed = (*parse_json(events->back().data))["response"];
+  EXPECT_GT(streamed["usage"]["input_tokens"].get<int>(), second["usage"]["input_tokens"].get<int>());
+  const std::string path = "/v1/responses/" + streamed["id"].get<std::string>();
+  EXPECT_EQ(ask(path, "", "", "GET").json()["output"], streamed["output"]);
+  EXPECT_EQ(ask(path, "", "", "DELETE").json()["deleted"], true);
+  EXPECT_EQ(ask(path, "", "", "GET").status, 404);
+  const Json unkept = respond({{"input", "Secret."}, {"store", false}});
+  EXPECT_EQ(unkept["store"], false);
+  EXPECT_EQ(ask("/v1/responses/" + unkept["id"].get<std::string>(), "", "", "GET").status, 404);
+}
+
 TEST_F(Serve, a_prediction_changes_no_token_and_the_usage_says_what_came_of_it) {
   start();
   const Json ask_for = {{"max_tokens", 80}, {"temperature", 0}, {"return_token_ids", true}, {"logprobs", true}};
