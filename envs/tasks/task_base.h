@@ -2,8 +2,8 @@
 // commit of a git repository on this machine.
 //
 // It is unpacked once, into $XDG_CACHE_HOME/tandem/bases (~/.cache) by its digest, and shared by all episodes
-// (envs/sandbox/base_tree.h). `tandem cache prune` removes those that were not used for long; a base that is not there is
-// made again.
+// (envs/sandbox/base_tree.h). `tandem cache prune` removes those that were not used for long; a base that is not there
+// is made again.
 //
 // Thread safety: functions of the disk; several processes that prepare one base at once wait for the first.
 #pragma once

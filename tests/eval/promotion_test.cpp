@@ -17,7 +17,8 @@ class Traffic {
   struct Version {
     double errors = 0, seconds = 0.1, accepted = 0.7;
   };
-  Traffic(Version current, Version candidate, uint64_t seed) : current_(current), candidate_(candidate), random_(seed) {}
+  Traffic(Version current, Version candidate, uint64_t seed)
+      : current_(current), candidate_(candidate), random_(seed) {}
 
   void answers(int count, double share) {
     for (int i = 0; i < count; ++i) {
@@ -138,7 +139,7 @@ TEST(PromotionTrial, goes_on_at_the_share_of_an_earlier_command) {
 
 TEST(PromotionFigures, counts_that_are_not_whole_are_refused) {
   const Json times = {{"count", 1}, {"sum", 0.5}, {"squares", 0.25}};
-  Json whole = {{"answers", 3},    {"errors", 1},   {"log_first_token_seconds", times}, {"log_seconds_per_token", times},
+  Json whole = {{"answers", 3},  {"errors", 1},  {"log_first_token_seconds", times}, {"log_seconds_per_token", times},
                 {"accepted", 2}, {"rejected", 0}};
   EXPECT_EQ(read_outcomes(whole)->answers, 3);
   EXPECT_EQ(read_outcomes(whole)->per_token.squares, 0.25);
