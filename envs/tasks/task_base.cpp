@@ -269,6 +269,13 @@ Result<TaskBase> find_task_base(TaskBase::Kind kind, const fs::path& source, con
   return base;
 }
 
+Result<TaskBase> BaseSources::find(TaskBase::Kind kind, const fs::path& source, const std::string& commit) {
+  const auto key = std::tuple(kind, fs::absolute(source).lexically_normal(), commit);
+  const auto known = known_.find(key);
+  if (known != known_.end()) return known->second;
+  return known_.emplace(key, find_task_base(kind, source, commit)).first->second;
+}
+
 Result<BaseTree> prepare_base(const TaskBase& base) {
   const fs::path all = TRY(bases_folder()), folder = all / base.digest;
   {

@@ -8,8 +8,10 @@
 // Thread safety: functions of the disk; several processes that prepare one base at once wait for the first.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 
 #include "base/file.h"
 #include "envs/sandbox/base_tree.h"
@@ -29,6 +31,15 @@ struct TaskBase {
 // Looks at the source and gives its digest. `commit`: as git understands it. kNotFound, kInvalid or kUnfit, naming what
 // is wrong with the source.
 Result<TaskBase> find_task_base(TaskBase::Kind kind, const fs::path& source, const std::string& commit = "");
+
+// Looks at each source once: many tasks may begin on one base, and to look at a large folder takes a while.
+class BaseSources {
+ public:
+  Result<TaskBase> find(TaskBase::Kind kind, const fs::path& source, const std::string& commit = "");
+
+ private:
+  std::map<std::tuple<TaskBase::Kind, fs::path, std::string>, Result<TaskBase>> known_;
+};
 
 // The base on disk; the first time that takes as long as unpacking it. Left out are `.git` and `__pycache__` of a
 // folder, modules of a commit, what is neither file, folder nor link; a folder that an archive has alone at its top is

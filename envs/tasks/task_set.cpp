@@ -90,7 +90,7 @@ class TaskSetWalk {
  private:
   void visit_file(const fs::path& file) {
     if (is_yaml(file)) {
-      if (auto task = read_yaml_task(file, mistakes_)) add(std::move(*task), file);
+      if (auto task = read_yaml_task(file, mistakes_, bases_)) add(std::move(*task), file);
     } else if (file.extension() == ".jsonl") {
       const bool is_foreign = is_swe_bench(file);
       Mistakes why;
@@ -158,6 +158,7 @@ class TaskSetWalk {
   std::string own_name_;
   uint64_t bytes_ = 0;
   Mistakes mistakes_;
+  BaseSources bases_;
   std::vector<Task> tasks_;
   std::vector<SkippedTask> skipped_;
 };

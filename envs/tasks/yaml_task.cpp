@@ -18,7 +18,8 @@ constexpr double kMostCheckSeconds = 40;  // of all commands: a grade that takes
 
 class TaskReader {
  public:
-  TaskReader(const fs::path& file, Mistakes& mistakes) : file_(file), reader_(file.string(), mistakes) {}
+  TaskReader(const fs::path& file, Mistakes& mistakes, BaseSources& bases)
+      : file_(file), reader_(file.string(), mistakes), bases_(bases) {}
 
   Task read(const YAML::Node& root) {
     task_.max_turns = 10;
@@ -87,7 +88,7 @@ class TaskReader {
                       : said.contains("folder") ? TaskBase::Kind::kFolder
                                                 : TaskBase::Kind::kArchive;
     const auto& source = said.at(is_git ? "git" : said.contains("folder") ? "folder" : "archive");
-    auto base = find_task_base(kind, file_.parent_path() / source, said["commit"]);
+    auto base = bases_.find(kind, file_.parent_path() / source, said["commit"]);
     if (!base) return reader_.mistake(node, "base: " + base.error().message());
     task_.base = std::move(*base);
   }
@@ -215,12 +216,13 @@ class TaskReader {
 
   const fs::path file_;
   YamlReader reader_;
+  BaseSources& bases_;
   Task task_;
 };
 
 }  // namespace
 
-std::optional<Task> read_yaml_task(const fs::path& file, Mistakes& mistakes) {
+std::optional<Task> read_yaml_task(const fs::path& file, Mistakes& mistakes, BaseSources& bases) {
   const size_t before = mistakes.count();
   const auto text = read_file(file, kYamlTaskLargestFile);
   if (!text) {
@@ -229,7 +231,7 @@ std::optional<Task> read_yaml_task(const fs::path& file, Mistakes& mistakes) {
   }
   Task task;
   try {
-    task = TaskReader(file, mistakes).read(load_yaml(*text));
+    task = TaskReader(file, mistakes, bases).read(load_yaml(*text));
   } catch (const YAML::Exception& error) {
     mistakes.add(file.string(), error.mark.line + 1, "is not YAML: " + error.msg);
   }

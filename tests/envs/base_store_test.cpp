@@ -5,6 +5,7 @@
 #include <ctime>
 
 #include "envs/tasks/task_base.h"
+#include "envs/tasks/yaml_task.h"
 #include "tests/envs/cache_of.h"
 #include "tests/envs/scratch.h"
 
@@ -59,6 +60,24 @@ TEST_F(KeptBases, that_are_opened_are_used_and_those_being_made_stay) {
   age(base, 1000h);
   EXPECT_FALSE(*remove_base(kept_bases()->front(), seconds_now())) << "another process makes it";
   EXPECT_TRUE(is_prepared(base));
+}
+
+TEST_F(KeptBases, of_many_tasks_have_their_source_looked_at_once) {
+  scratch_.put("tree/a.txt", "one\n");
+  for (const char* name : {"a", "b"}) {
+    scratch_.put(std::string("tasks/") + name + ".yaml",
+                 "instruction: Do it.\nbase: {folder: ../tree}\ncheck: {commands: [{run: 'true'}]}\n");
+  }
+  Mistakes mistakes;
+  BaseSources sources;
+  const auto first = read_yaml_task(scratch_.path / "tasks" / "a.yaml", mistakes, sources);
+  ASSERT_TRUE(first && first->base) << mistakes.status().to_string();
+  scratch_.put("tree/b.txt", "later\n");
+  const auto second = read_yaml_task(scratch_.path / "tasks" / "b.yaml", mistakes, sources);
+  ASSERT_TRUE(second && second->base);
+  EXPECT_EQ(second->base->digest, first->base->digest) << "the tasks of one reading begin on one base";
+  const auto alone = read_yaml_task(scratch_.path / "tasks" / "b.yaml", mistakes);
+  EXPECT_NE(alone->base->digest, first->base->digest);
 }
 
 TEST_F(KeptBases, left_by_a_process_that_was_ended_are_told_apart_and_go) {
