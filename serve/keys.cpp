@@ -133,8 +133,10 @@ Result<Keys> Keys::read_book(const fs::path& path) {
 
 std::shared_ptr<const KeyTerms> Keys::terms_of(const wire::HttpRequest& request) const {
   std::string_view given = request.header("x-api-key");
-  constexpr std::string_view kBearer = "Bearer ";
-  if (const auto header = request.header("authorization"); header.starts_with(kBearer))
+  constexpr std::string_view kBearer = "bearer ";  // in letters of any size
+  const auto header = request.header("authorization");
+  const auto same = [](char a, char b) { return (a >= 'A' && a <= 'Z' ? a - 'A' + 'a' : a) == b; };
+  if (header.size() > kBearer.size() && std::ranges::equal(header.substr(0, kBearer.size()), kBearer, same))
     given = header.substr(kBearer.size());
   if (given.empty()) return nullptr;
   const Sum sum = sum_of(given);

@@ -184,6 +184,7 @@ void Promotions::begin(const HttpRequest&, Fields& fields, const std::string& wh
   if (model->candidate && trial.folder == *folder) return reply(json_response(200, state_of(*model)));
   if (!model->candidate && !trial.loading && model->current->settings().directory == *folder)
     return reply(json_response(200, state_of(*model)));
+  if (trial.loading && trial.folder == *folder) return trial.waiting.push_back(reply);
   if (model->candidate || trial.loading) {
     return reply(error_response(
         409, fmt::format("{} is on trial for {} already; POST /promotion/end ends that", trial.folder.string(), name)));
@@ -196,21 +197,25 @@ void Promotions::begin(const HttpRequest&, Fields& fields, const std::string& wh
                                                  format_bytes(needed), format_bytes(free))));
   }
   spdlog::info("an admin ({}) loads {} beside the version of {} that is served", who, folder->string(), name);
-  trial = {.folder = *folder, .loading = true};
+  trial = {.folder = *folder, .loading = true, .waiting = {reply}};
   LaneSettings settings = model->current->settings();
   settings.directory = *folder;
-  const bool taken = loads_.submit([this, name, settings, reply]() -> WorkQueue::Completion {
+  const bool taken = loads_.submit([this, name, settings]() -> WorkQueue::Completion {
     auto lane = std::make_shared<Result<std::shared_ptr<Lane>>>(Lane::load(settings, clock_));
-    return [this, name, lane, reply] { loaded(name, std::move(*lane), reply); };
+    return [this, name, lane] { loaded(name, std::move(*lane)); };
   });
   if (taken) return;
   trials_.erase(name);
   reply(error_response(429, "too many models are being loaded; try again later"));
 }
 
-void Promotions::loaded(const std::string& name, Result<std::shared_ptr<Lane>> lane, const HttpReply& reply) {
+void Promotions::loaded(const std::string& name, Result<std::shared_ptr<Lane>> lane) {
   Trial& trial = trials_[name];
   trial.loading = false;
+  const auto waiting = std::exchange(trial.waiting, {});
+  const auto reply = [&](const wire::HttpResponse& response) {
+    for (const HttpReply& one : waiting) one(response);
+  };
   if (!lane) {
     const auto text = fmt::format("\"directory\" cannot be served: {}", lane.error().to_string());
     trials_.erase(name);
@@ -218,6 +223,10 @@ void Promotions::loaded(const std::string& name, Result<std::shared_ptr<Lane>> l
     return reply(error_response(400, text, "directory"));
   }
   trial.drop_at = clock_.now() + kDropAfter;
+  // As the version beside it, which an admin may have paused or put to sleep meanwhile.
+  const auto current = models_.find(name)->current;
+  if (current->paused()) (*lane)->pause(PauseMode::kWait);
+  if (current->asleep()) (*lane)->sleep();
   http_.watch((*lane)->wake_fd(), [one = lane->get()] { one->take_news(); });
   models_.set_candidate(name, std::move(*lane));
   reply(json_response(200, state_of(*models_.find(name))));

@@ -18,6 +18,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "base/work_queue.h"
 #include "serve/body_paths.h"
@@ -50,6 +51,7 @@ class Promotions {
   struct Trial {
     fs::path folder;
     bool loading = false;
+    std::vector<wire::HttpReply> waiting;  // who asked for it while it is loaded
     Time lease_end{}, drop_at{};
   };
   struct Asked {
@@ -64,7 +66,7 @@ class Promotions {
   void feedback(const wire::HttpRequest&, Fields&, const std::string& key, const wire::HttpReply&);
 
   Result<fs::path> allowed(const std::string& folder) const;
-  void loaded(const std::string& name, Result<std::shared_ptr<Lane>> lane, const wire::HttpReply& reply);
+  void loaded(const std::string& name, Result<std::shared_ptr<Lane>> lane);
   void let_go(const std::string& name, bool promote);
   Status keep(const ServedModel& model, const fs::path& folder) const;
   Json state_of(const ServedModel& model) const;

@@ -11,6 +11,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr Duration kMinute = 60s, kDay = 86400s;
+constexpr double kLongestWait = 86400.0 * 365;  // seconds; a Duration ends at some hundred years
 
 }  // namespace
 
@@ -25,7 +26,7 @@ void Quota::Allowance::refill(double new_limit, Duration new_period, Time now) {
 }
 
 Duration Quota::Allowance::until(double amount) const {
-  return from_seconds(std::max(0.0, (amount - left) / limit) * to_seconds(period));
+  return from_seconds(std::clamp((amount - left) / limit * to_seconds(period), 0.0, kLongestWait));
 }
 
 Quota::Account& Quota::account_of(const KeyTerms& key, Time now) {

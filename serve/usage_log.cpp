@@ -21,7 +21,9 @@ double number_of(const Json& line, const char* key) {
 
 Result<UsageLog> UsageLog::open(const fs::path& path) {
   if (path.empty()) return UsageLog(path, FileDescriptor());
-  FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640));
+  // Not waited for: a pipe that nobody reads would hold the server.
+  FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0640));
+  if (!file && errno == ENXIO) return fail(Status::unavailable("is a pipe that nobody reads").at(path.string()));
   if (!file) return fail(Status::from_errno(path.string(), errno));
   return UsageLog(path, std::move(file));
 }

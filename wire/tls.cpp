@@ -27,9 +27,18 @@ Status Tls::read() {
   // Here and not in OpenSSL's words where a file is not there.
   TRY(read_file(certificate_, uint64_t{1} << 20));
   TRY(read_file(key_, uint64_t{1} << 20));
+  // OpenSSL would ask for it on the terminal, and the server would stand.
+  const auto locked = std::make_shared<bool>(false);
+  context->ssl.set_password_callback(
+      [locked](size_t, context_base::password_purpose) {
+        *locked = true;
+        return std::string();
+      },
+      error);
   context->ssl.use_certificate_chain_file(certificate_.string(), error);
   if (error) return Status::invalid("is no chain of certificates in PEM: " + error.message()).at(certificate_.string());
   context->ssl.use_private_key_file(key_.string(), context_base::pem, error);
+  if (*locked) return Status::invalid("has a passphrase; the server takes a key without one").at(key_.string());
   if (error)
     return Status::invalid("is no private key in PEM of that certificate: " + error.message()).at(key_.string());
   certificate_changed_ = certificate_changed;

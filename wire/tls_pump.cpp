@@ -31,10 +31,8 @@ class Pump : public std::enable_shared_from_this<Pump> {
         context_(context) {}
 
   void begin(Duration limit, std::function<void(PlainSocket)> entered) {
-    timer_.expires_after(limit);
-    timer_.async_wait([self = shared_from_this()](error_code error) {
-      if (!error) self->close_client();
-    });
+    limit_ = limit;
+    close_after(limit);
     client_.async_handshake(ssl::stream_base::server, [self = shared_from_this(), entered](error_code error) {
       self->timer_.cancel();
       if (!error) self->enter(entered);
@@ -71,7 +69,10 @@ class Pump : public std::enable_shared_from_this<Pump> {
   void read_inside() {
     inside_.async_read_some(asio::buffer(from_inside_), [self = shared_from_this()](error_code error, size_t bytes) {
       if (error) return self->inside_ended();
+      // A client that takes nothing would hold this for as long as it likes: the inside may have ended long ago.
+      self->close_after(self->limit_);
       asio::async_write(self->client_, asio::buffer(self->from_inside_, bytes), [self](error_code failed, size_t) {
+        self->timer_.cancel();
         if (!failed) return self->read_inside();
         error_code ignored;
         self->inside_.close(ignored);
@@ -81,15 +82,19 @@ class Pump : public std::enable_shared_from_this<Pump> {
   }
   // Says goodbye; a client that does not answer to it is closed.
   void inside_ended() {
-    timer_.expires_after(kFarewell);
-    timer_.async_wait([self = shared_from_this()](error_code error) {
-      if (!error) self->close_client();
-    });
+    close_after(kFarewell);
     client_.async_shutdown([self = shared_from_this()](error_code) {
       self->timer_.cancel();
       self->close_client();
       error_code ignored;
       self->inside_.close(ignored);
+    });
+  }
+  // Unless the timer is set again or cancelled before.
+  void close_after(Duration limit) {
+    timer_.expires_after(limit);
+    timer_.async_wait([self = shared_from_this()](error_code error) {
+      if (!error) self->close_client();
     });
   }
   void close_client() {
@@ -101,6 +106,7 @@ class Pump : public std::enable_shared_from_this<Pump> {
   ssl::stream<tcp::socket> client_;
   PlainSocket inside_;
   asio::steady_timer timer_;
+  Duration limit_{};  // of the handshake, and of each piece that goes out
   asio::io_context& context_;
   std::array<char, 16384> from_client_{}, from_inside_{};
 };

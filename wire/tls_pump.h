@@ -21,8 +21,8 @@ struct TlsContext {
 
 using PlainSocket = boost::asio::generic::stream_protocol::socket;
 
-// Shakes hands within `limit`, then calls `entered` with the plain side; lets go of it uncalled where they do not come
-// together. The pump lives as long as one of its ends is open.
+// Shakes hands within `limit`, which holds for each piece that goes out, too; then calls `entered` with the plain side;
+// lets go of it uncalled where they do not come together. The pump lives as long as one of its ends is open.
 void begin_tls(boost::asio::io_context& context, boost::asio::ip::tcp::socket socket, std::shared_ptr<TlsContext> tls,
                Duration limit, std::function<void(PlainSocket)> entered);
 

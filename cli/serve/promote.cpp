@@ -118,6 +118,23 @@ int finish(const PromotionFolder& folder, bool json) {
   return verdict == "promoted" ? kDone : kRegression;
 }
 
+// What an earlier command has decided. Something else may be served since.
+Result<int> decided_before(const PromoteOptions& o, const std::string& directory, const AdminClient& admin,
+                           const PromotionFolder& folder) {
+  if (folder.verdict() == "promoted") {
+    const auto state = TRY(PromotionClient(admin, o.model, {}).state());
+    if (state.current != directory) {
+      return fail(
+          Status::invalid(fmt::format("{} was promoted before, and the server serves {} now", directory, state.current))
+              .at(folder.path().string())
+              .hint("name another folder with --out to bring it into service again"));
+    }
+  }
+  fmt::print(stderr, "decided before, as {} says; with another --out it is tried again\n",
+             (folder.path() / "promotion.json").string());
+  return finish(folder, o.json);
+}
+
 // The trial on the server, until there is a verdict.
 Result<int> try_on_traffic(const PromoteOptions& o, const std::string& directory, const AdminClient& admin,
                            PromotionFolder& folder) {
@@ -152,6 +169,11 @@ Result<int> try_on_traffic(const PromoteOptions& o, const std::string& directory
       line.show("loading it beside the version that is served");
       state = client.begin(directory);
       trial.reset();
+      // It may be served already: another command was first.
+      if (state && state->candidate != directory) {
+        std::this_thread::sleep_for(kLookEvery);
+        continue;
+      }
     } else if (state && state->candidate != directory) {
       return fail(Status::invalid(fmt::format("{} is on trial for {} already", state->candidate, state->model)));
     }
@@ -222,7 +244,7 @@ Result<int> run_promote(PromoteOptions o) {
     return fail(Status::invalid(fmt::format("\"stage\" must be below {}", o.terms.stages()))
                     .at((folder.path() / "promotion.json").string()));
   }
-  if (!folder.verdict().is_null()) return finish(folder, o.json);
+  if (!folder.verdict().is_null()) return decided_before(o, directory, admin, folder);
   fmt::print(stderr, "{} into service on {}; the record is in {}\n", directory, o.server, o.out);
 
   if (!o.suite.empty() && !folder.suite_passed()) {

@@ -55,7 +55,8 @@ struct ServeConfig {
         .add("serve.usage_log", usage_log,
              "File that gets a line of JSON for each request as it ends: key, tokens, seconds; empty: none")
         .add("serve.admin_key_file", admin_key_file,
-             "The same for who may pause the server and put it to sleep; without it nobody may")
+             "File with a key on each line for admins, who may change the server while it runs, beside those of the "
+             "book of keys")
         .add("serve.candidate_folders", candidate_folders,
              "Folders below which new versions of a model may lie that an admin tries and promotes; none: nothing is "
              "promoted")
@@ -229,8 +230,10 @@ Action add_serve(CLI::App& command) {
   command.add_option("--tls-certificate", options->tls_certificate, "Chain of certificates, PEM, for https");
   command.add_option("--tls-key", options->tls_key, "Its private key, PEM");
   command.add_option("--usage-log", options->usage_log, "File that gets a line for each request: key, tokens, seconds");
-  command.add_option("--admin-key-file", options->admin_key_file,
-                     "The same for who may pause the server and put it to sleep; without one, nobody may");
+  command.add_option(
+      "--admin-key-file", options->admin_key_file,
+      "File with a key on each line for admins, who may change the server while it runs, beside those of "
+      "the book of keys");
   command.add_option("--candidates", options->candidate_folders,
                      "Folder below which new versions may lie that `tandem promote` tries; may be given several times");
   command.add_option("--promoted", options->promoted,

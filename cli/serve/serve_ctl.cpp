@@ -33,6 +33,7 @@ Result<int> run_ctl(const CtlOptions& o) {
   const auto client = TRY(AdminClient::open(o.server, TRY(admin_key(o.key_variable))));
   Json answer;
   if (o.action == "list") {
+    if (!o.subject.empty()) return fail(Status::invalid("list shows all rules and takes no subject").at("SUBJECT"));
     answer = TRY(client.ask("GET", "/rules", Json(), kCtlLimit));
   } else {
     const size_t equals = o.subject.find('=');

@@ -107,6 +107,49 @@ TEST_F(Promote, a_sound_version_is_promoted_no_request_fails_and_the_next_start_
   EXPECT_EQ(first_logprob(post("/v1/chat/completions", asked("a"))), after_logprob);
 }
 
+TEST_F(Promote, a_version_that_was_promoted_and_replaced_since_is_not_called_promoted) {
+  start_server();
+  const fs::path again = root() / "candidates" / "again";
+  fs::remove_all(again);
+  fs::copy(root() / "model", again, fs::copy_options::recursive);
+  const auto admin = [&](const std::string& path, const Json& body) { return ask(path, dump_json(body), "the-admin"); };
+  start_traffic();
+  ASSERT_EQ(tandem(promotion({"--max-slowdown", "1000"})), 0) << text(output());
+  stop_traffic();
+  ASSERT_EQ(admin("/promotion/begin", {{"directory", again.string()}}).status, 200);
+  ASSERT_EQ(admin("/promotion/end", {{"promote", true}}).status, 200);
+  EXPECT_EQ(tandem(promotion()), 2) << text(output());
+  EXPECT_THAT(text(output()), HasSubstr("was promoted before, and the server serves " + again.string() + " now"));
+  EXPECT_THAT(served(), testing::EndsWith("/candidates/again"));
+}
+
+TEST_F(Promote, a_command_ends_where_another_has_promoted_the_same_meanwhile) {
+  start_server();
+  start_traffic();
+  Arguments arguments = promotion({"--max-slowdown", "1000"}, "1000000");
+  arguments.insert(arguments.begin(), TANDEM_BINARY);
+  Process command(arguments, output());
+  ASSERT_TRUE(within(60s, [&] { return state()["share"] == 0.5; })) << text(output());
+  EXPECT_EQ(ask("/promotion/end", dump_json({{"promote", true}}), "the-admin").status, 200);
+  EXPECT_EQ(command.wait(), 0) << text(output());
+  EXPECT_THAT(text(output()), HasSubstr("promoted: the server serves it"));
+}
+
+TEST_F(Promote, who_asks_for_the_same_candidate_while_it_is_loaded_waits_for_it) {
+  start_server();
+  const std::string body = dump_json({{"directory", (root() / "candidates" / "other").string()}});
+  std::vector<std::jthread> clients;
+  std::atomic<int> loaded = 0;
+  for (int i = 0; i < 8; ++i) {
+    clients.emplace_back([&] {
+      const auto answer = ask("/promotion/begin", body, "the-admin");
+      if (answer.status == 200 && answer.json()["state"] == "trial") ++loaded;
+    });
+  }
+  clients.clear();
+  EXPECT_EQ(loaded, 8);
+}
+
 TEST_F(Promote, a_version_whose_answers_are_of_less_use_goes_back_with_the_figures) {
   start_server();
   const double before = first_logprob(post("/v1/chat/completions", asked("a")));

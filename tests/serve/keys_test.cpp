@@ -45,6 +45,11 @@ TEST_F(KeyBook, has_keys_by_their_sha256_with_what_they_may) {
   EXPECT_EQ(terms->requests_per_minute, 0);
   EXPECT_FALSE(terms->admin);
   EXPECT_EQ(terms->models, std::vector<std::string>{"coder"});
+  wire::HttpRequest request;
+  request.headers["authorization"] = "bearer abc";
+  EXPECT_TRUE(keys.terms_of(request)) << "names of schemes have letters of any size";
+  request.headers["authorization"] = "Basic abc";
+  EXPECT_FALSE(keys.terms_of(request));
   EXPECT_FALSE(keys.terms_of(with_key("abcd")));
   EXPECT_FALSE(keys.terms_of(with_key("")));
   EXPECT_FALSE(keys.terms_of({}));

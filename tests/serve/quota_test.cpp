@@ -48,6 +48,15 @@ TEST(Quota, the_longest_wait_of_all_limits_is_said) {
   EXPECT_NEAR(to_seconds(refused->retry_after), 86400, 1e-3);
 }
 
+TEST(Quota, a_wait_of_centuries_is_still_a_long_one) {
+  Quota quota;
+  const KeyTerms key{.name = "a", .tokens_per_day = 1e-6};
+  quota.charge(key, 1e6, kStart);
+  const auto refused = quota.ask(key, kStart);
+  ASSERT_TRUE(refused);
+  EXPECT_GE(refused->retry_after, 24h * 365);
+}
+
 TEST(Quota, a_limit_that_changes_holds_from_then_on) {
   Quota quota;
   EXPECT_FALSE(quota.ask({.name = "a"}, kStart)) << "none";

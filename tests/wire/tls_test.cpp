@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <netinet/in.h>
+#include <openssl/ssl.h>
 #include <sys/socket.h>
 
 #include <cstdlib>
@@ -29,6 +30,7 @@ class TlsServed : public testing::Test {
     server_.emplace(*HttpServer::listen(
         "127.0.0.1", 0, {.body_bytes = size_t{8} << 20, .connections = 4, .transfer = 2s, .keep_alive = 60s}, tls_));
     handler_.answer = [this](const HttpRequest& request, const HttpReply& reply) {
+      if (request.path == "/large") return reply({.body = std::string(size_t{64} << 20, 'x')});
       if (request.path != "/stream") return reply({200, {{"X-Peer", request.peer}}, request.body});
       stream_ = std::make_shared<HttpStream>();
       stream_->write("begun");
@@ -140,6 +142,26 @@ TEST_F(TlsServed, what_is_no_tls_and_what_says_nothing_is_let_go) {
   EXPECT_EQ(answer, "still there");
 }
 
+TEST_F(TlsServed, a_client_that_takes_nothing_is_let_go) {
+  const auto descriptors = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator());
+  };
+  const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context(SSL_CTX_new(TLS_client_method()), &SSL_CTX_free);
+  const auto before = descriptors();
+  const auto socket = raw();
+  const std::unique_ptr<SSL, decltype(&SSL_free)> client(SSL_new(context.get()), &SSL_free);
+  ASSERT_EQ(SSL_set_fd(client.get(), socket.get()), 1);
+  ASSERT_EQ(SSL_connect(client.get()), 1);
+  const std::string request = "GET /large HTTP/1.1\r\nHost: a\r\n\r\n";
+  ASSERT_EQ(SSL_write(client.get(), request.data(), static_cast<int>(request.size())),
+            static_cast<int>(request.size()));
+  char byte;
+  ASSERT_EQ(SSL_read(client.get(), &byte, 1), 1) << "the answer has begun";
+  EXPECT_TRUE(within(60s, [&] { return descriptors() == before + 1; })) << descriptors() - before;
+  std::string answer;
+  EXPECT_TRUE(ask("/", "still there", &answer));
+}
+
 TEST_F(TlsServed, another_certificate_holds_for_connections_from_then_on) {
   write_certificate(certificate_, key_, "second");
   std::string answer;
@@ -162,6 +184,20 @@ TEST(TlsFiles, that_do_not_fit_are_named) {
   EXPECT_THAT(Tls::open(one, other_key).error().to_string(), HasSubstr("2.key"));
   EXPECT_THAT(Tls::open(key, key).error().to_string(), HasSubstr("no chain of certificates"));
   EXPECT_THAT(Tls::open(folder.path / "none.pem", key).error().to_string(), HasSubstr("none.pem"));
+}
+
+TEST(TlsFiles, a_key_with_a_passphrase_is_refused_and_nobody_is_asked_for_it) {
+  envs::Scratch folder;
+  const auto certificate = folder.path / "1.pem", key = folder.path / "1.key", locked = folder.path / "locked.key";
+  write_certificate(certificate, key, "one");
+  const std::unique_ptr<FILE, int (*)(FILE*)> in(std::fopen(key.c_str(), "r"), &std::fclose);
+  const std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)> pair(
+      PEM_read_PrivateKey(in.get(), nullptr, nullptr, nullptr), &EVP_PKEY_free);
+  std::unique_ptr<FILE, int (*)(FILE*)> out(std::fopen(locked.c_str(), "w"), &std::fclose);
+  const unsigned char phrase[] = "secret";
+  ASSERT_EQ(PEM_write_PrivateKey(out.get(), pair.get(), EVP_aes_128_cbc(), phrase, 6, nullptr, nullptr), 1);
+  out.reset();
+  EXPECT_THAT(Tls::open(certificate, locked).error().to_string(), HasSubstr("locked.key: has a passphrase"));
 }
 
 }  // namespace
