@@ -48,6 +48,12 @@ ArmOutcomes ArmOutcomes::since(const ArmOutcomes& before) const {
           .per_token = eval::since(per_token, before.per_token)};
 }
 
+bool ArmOutcomes::is_after(const ArmOutcomes& before) const {
+  return answers >= before.answers && errors >= before.errors && accepted >= before.accepted &&
+         rejected >= before.rejected && first_token.count >= before.first_token.count &&
+         per_token.count >= before.per_token.count;
+}
+
 Result<ArmOutcomes> read_outcomes(const Json& json) {
   ArmOutcomes out;
   bool whole = json.is_object();
@@ -55,7 +61,8 @@ Result<ArmOutcomes> read_outcomes(const Json& json) {
     const auto found = object.is_object() ? object.find(key) : object.end();
     whole = whole && object.is_object() && found != object.end() && found->is_number();
     if (whole) value = found->get<double>();
-    whole = whole && std::isfinite(value);
+    // Sums of logarithms may be below 0.
+    whole = whole && std::isfinite(value) && (value >= 0 || key == std::string_view("sum"));
   };
   const auto times = [&](const char* key, LogTimes& value) {
     const auto found = whole ? json.find(key) : json.end();
@@ -156,6 +163,10 @@ PromotionStep PromotionTrial::step(const PromotionReading& reading, Time now) {
   if (!reading.failed.empty()) return {Kind::kBack, 0, false, "the candidate's engine has failed: " + reading.failed};
   if (!begun_) {
     begun_ = true;
+    current_first_ = reading.current;
+    return begin_share();
+  }
+  if (!reading.current.is_after(current_first_) || !reading.candidate.is_after(candidate_first_)) {
     current_first_ = reading.current;
     return begin_share();
   }

@@ -6,6 +6,7 @@
 // confidence (each look and each measure has its part of it, after Bonferroni).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -27,6 +28,8 @@ struct ArmOutcomes {
   LogTimes first_token, per_token;
   // What came after `before`, an earlier reading of the same counters.
   ArmOutcomes since(const ArmOutcomes& before) const;
+  // Counts never fall, unless they are of another life of the version.
+  bool is_after(const ArmOutcomes& before) const;
 };
 // "outcomes" of GET /promotion. kInvalid for anything else.
 Result<ArmOutcomes> read_outcomes(const Json& json);
@@ -71,8 +74,10 @@ struct PromotionStep {
 
 class PromotionTrial {
  public:
-  // Goes on at stage `stage` of terms.stages(), which an earlier command had come to.
-  PromotionTrial(PromotionTerms terms, size_t stage = 0) : terms_(std::move(terms)), stage_(stage) {}
+  // Goes on at stage `stage` of terms.stages(), which an earlier command had come to; in place of the last one at the
+  // one before it, where the served version still answers beside the candidate.
+  PromotionTrial(PromotionTerms terms, size_t stage = 0)
+      : terms_(std::move(terms)), stage_(std::min(stage, terms_.stages() < 2 ? 0 : terms_.stages() - 2)) {}
 
   // The first step is a share. After kPromote, kBack and kUndecided there is none.
   PromotionStep step(const PromotionReading& reading, Time now);

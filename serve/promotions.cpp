@@ -136,7 +136,8 @@ void Promotions::add_to(BodyPaths& paths) {
 Json Promotions::state_of(const ServedModel& model) const {
   const auto trial = trials_.find(model.names.front());
   const bool loading = trial != trials_.end() && trial->second.loading;
-  return {{"model", model.names.front()},
+  return {{"server", server_},
+          {"model", model.names.front()},
           {"names", model.names},
           {"state", loading           ? "loading"
                     : model.candidate ? "trial"

@@ -20,6 +20,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/unique_number.h"
 #include "base/work_queue.h"
 #include "serve/body_paths.h"
 #include "serve/model_set.h"
@@ -72,6 +73,7 @@ class Promotions {
   Json state_of(const ServedModel& model) const;
 
   const PromotionSettings settings_;
+  const std::string server_ = std::to_string(unique_number());  // tells a server from one that was started again
   ModelSet& models_;
   wire::HttpServer& http_;
   const Clock& clock_;

@@ -144,6 +144,7 @@ Result<int> try_on_traffic(const PromoteOptions& o, const std::string& directory
   const PromotionClient client(admin, o.model, interrupt->token());
   ProgressLine line;
   std::optional<eval::PromotionTrial> trial;
+  std::string begun_on;  // the server that the trial is on
   Time heard = clock.now();
   const auto undecided = [&](const std::string& why) -> Result<int> {
     line.wipe();
@@ -161,10 +162,12 @@ Result<int> try_on_traffic(const PromoteOptions& o, const std::string& directory
       return kInterrupted;
     }
     auto state = client.state();
-    if (state && !trial && state->current == directory && state->candidate != directory) {
+    if (state && state->current == directory && state->candidate != directory) {
       TRY(folder.note_verdict("promoted", "the server serves it", Json()));
       return finish(folder, o.json);
     }
+    if (state && trial && state->candidate.empty() && state->server == begun_on)
+      return undecided("somebody else has ended the trial");
     if (state && state->candidate.empty()) {
       line.show("loading it beside the version that is served");
       state = client.begin(directory);
@@ -189,6 +192,7 @@ Result<int> try_on_traffic(const PromoteOptions& o, const std::string& directory
     }
     heard = clock.now();
     const bool begins = !trial;
+    begun_on = state->server;
     if (begins) trial.emplace(o.terms, folder.stage());
     // Of the share that this step may end.
     const Json figures = begins ? Json() : trial->figures(state->reading, heard);

@@ -15,7 +15,8 @@ std::string text_of(const Json& json, const char* key) {
 }
 
 Result<PromotionState> read_state(const Json& json) {
-  PromotionState state{.model = text_of(json, "model"), .state = text_of(json, "state")};
+  PromotionState state{
+      .server = text_of(json, "server"), .model = text_of(json, "model"), .state = text_of(json, "state")};
   if (state.model.empty() || state.state.empty() || !json.contains("current") || !json.contains("candidate"))
     return fail(Status::invalid("the server's answer is no state of a promotion; is it a `tandem serve`?"));
   const Json& current = json["current"];

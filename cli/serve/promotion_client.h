@@ -14,6 +14,7 @@ namespace tandem::cli {
 
 // What GET /promotion says of a model.
 struct PromotionState {
+  std::string server;     // another one after it was started again
   std::string model;      // its first name
   std::string state;      // "none", "loading", "trial"
   std::string current;    // folder

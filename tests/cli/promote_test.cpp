@@ -223,6 +223,21 @@ TEST_F(Promote, what_a_candidate_cannot_read_is_answered_by_the_version_that_is_
   EXPECT_EQ(after["current"]["outcomes"]["answers"], 1);
 }
 
+TEST_F(Promote, a_trial_that_somebody_else_ends_is_not_begun_again) {
+  start_server();
+  start_traffic();
+  Arguments arguments = promotion({"--max-slowdown", "1000"}, "1000000");
+  arguments.insert(arguments.begin(), TANDEM_BINARY);
+  Process first(arguments, output());
+  ASSERT_TRUE(within(60s, [&] { return state()["share"] == 0.5; })) << text(output());
+  EXPECT_EQ(ask("/promotion/end", dump_json({{"promote", false}}), "the-admin").status, 200);
+  EXPECT_EQ(first.wait(), 5) << text(output());
+  EXPECT_THAT(text(output()), HasSubstr("somebody else has ended the trial"));
+  EXPECT_TRUE(state()["candidate"].is_null());
+  stop_traffic();
+  EXPECT_EQ(failed_, 0) << "of " << answered_;
+}
+
 TEST_F(Promote, the_lease_of_a_share_ends_where_nobody_renews_it) {
   start_server();
   const std::string other = (root() / "candidates" / "other").string();

@@ -130,6 +130,19 @@ TEST(PromotionTrial, a_candidate_whose_engine_fails_is_back_at_once) {
   EXPECT_THAT(step.says, HasSubstr("out of memory"));
 }
 
+TEST(PromotionTrial, counts_that_fall_are_of_another_life_and_the_share_begins_again) {
+  PromotionTrial trial({.shares = {0.5, 1}, .answers = 10, .seconds = 0});
+  PromotionReading reading;
+  reading.current.answers = 50;
+  reading.candidate.answers = 5;
+  EXPECT_EQ(trial.step(reading, Time{}).kind, Kind::kShare);
+  reading.candidate.answers = 2;
+  EXPECT_EQ(trial.step(reading, Time{} + 1s).kind, Kind::kShare) << "the same share, from there";
+  EXPECT_EQ(trial.share(), 0.5);
+  reading.candidate.answers = 11;
+  EXPECT_EQ(trial.step(reading, Time{} + 2s).kind, Kind::kWait) << "9 since";
+}
+
 TEST(PromotionTrial, goes_on_at_the_share_of_an_earlier_command) {
   PromotionTrial trial({}, 2);
   const auto step = trial.step({}, Time{});
