@@ -104,6 +104,8 @@ void Access::refresh(bool surely) {
     if (!read) spdlog::error("the {} stay as they are: {}", whose, read.error().to_string());
     if (read && *read) spdlog::info("the {} were read again", whose);
   };
+  const Status reopened = surely ? log_.reopen() : Status();
+  if (!reopened.ok()) spdlog::error("the usage log stays as it is: {}", reopened.to_string());
   again(keys_, "keys");
   again(admins_, "admins' keys");
 }

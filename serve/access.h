@@ -48,8 +48,8 @@ class Access {
   void log(const UsageLine& usage) { log_.write(usage); }
 
   Rules& rules() { return rules_; }
-  // Reads keys again where their files have changed; in any case where `surely`. A file that cannot be read leaves
-  // them.
+  // Reads keys again where their files have changed; in any case where `surely`, with the usage log opened again. A
+  // file that cannot be read leaves them.
   void refresh(bool surely = false);
 
  private:

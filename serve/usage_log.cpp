@@ -28,6 +28,11 @@ Result<UsageLog> UsageLog::open(const fs::path& path) {
   return UsageLog(path, std::move(file));
 }
 
+Status UsageLog::reopen() {
+  file_ = std::move(TRY(open(path_)).file_);
+  return {};
+}
+
 void UsageLog::write(const UsageLine& usage) {
   if (path_.empty()) return;
   const Json line = {{"time", usage.time},

@@ -26,6 +26,9 @@ class UsageLog {
   // Empty: nothing is written.
   static Result<UsageLog> open(const fs::path& path);
 
+  // The file of that name once more, which another program may have moved away. One that cannot be opened is an error,
+  // and the file before it stays.
+  Status reopen();
   // A line that cannot be written is counted and said; the server goes on.
   void write(const UsageLine& usage);
   uint64_t lost() const { return lost_; }

@@ -24,6 +24,8 @@ constexpr Duration kLookEvery = 500ms;
 constexpr double kLeaseSeconds = 20;
 // How long a server may be away before the command gives up.
 constexpr Duration kAway = 60s;
+// The same before it has answered once: its address may be wrong.
+constexpr Duration kFirstAnswer = 10s;
 
 struct PromoteOptions {
   std::string checkpoint, server, model, suite, against, out, key_variable = "TANDEM_ADMIN_KEY";
@@ -185,7 +187,7 @@ Result<int> try_on_traffic(const PromoteOptions& o, const std::string& directory
         if (interrupt->requested()) continue;
         return fail(std::move(state).error());
       }
-      if (clock.now() - heard > kAway) return undecided(state.error().to_string());
+      if (clock.now() - heard > (begun_on.empty() ? kFirstAnswer : kAway)) return undecided(state.error().to_string());
       line.show("the server is away: " + state.error().message());
       std::this_thread::sleep_for(kLookEvery);
       continue;

@@ -25,7 +25,7 @@ void show_rules(const Json& answer) {
     const auto text = [&](const char* key) { return rule.value(key, std::string()); };
     const std::string to = text("to"), reason = text("reason");
     fmt::print("{:6} {}={}{}  ({}{})\n", text("action"), text("of"), text("name"), to.empty() ? "" : " to " + to,
-               text("by"), reason.empty() ? "" : ", " + reason);
+               text("by"), reason.empty() ? "" : ", " + dump_json(Json(reason)));
   }
 }
 
