@@ -2,8 +2,9 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <unistd.h>
+
+#include <algorithm>
 
 #include "base/text.h"
 
@@ -13,23 +14,11 @@ namespace {
 constexpr const char* kHead = "evaluation.json";
 constexpr const char* kLog = "episodes.jsonl";
 
-Result<FileDescriptor> lock_folder(const fs::path& path) {
-  FileDescriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!folder) return fail(Status::from_errno(path.string(), errno));
-  if (::flock(folder.get(), LOCK_EX | LOCK_NB) == 0) return folder;
-  if (errno == EWOULDBLOCK) {
-    return fail(Status::invalid("is in use by another evaluation")
-                    .at(path.string())
-                    .hint("wait for its end, or choose another --out"));
-  }
-  return fail(Status::unfit(fmt::format("cannot be locked: {}", Status::from_errno("flock", errno).message()))
-                  .at(path.string())
-                  .hint("choose an --out on a file system with locks"));
-}
-
+// Nothing but the record of its lock.
 bool holds_nothing(const fs::path& path) {
   std::error_code error;
-  return fs::is_empty(path, error);
+  return std::all_of(fs::directory_iterator(path, error), {},
+                     [](const auto& entry) { return entry.path().filename() == "lock.json"; });
 }
 
 // Tasks are named like paths; what else a name may hold stays out of paths.
@@ -87,7 +76,13 @@ Result<EvaluationFolder> EvaluationFolder::open(const fs::path& path, const Iden
   EvaluationFolder folder;
   folder.path_ = path;
   TRY(make_directories(path));
-  folder.lock_ = TRY(lock_folder(path));
+  auto lock = FolderLock::claim(path, SystemClock());
+  if (!lock) {
+    const bool in_use = lock.error().code() == Code::kInvalid;
+    return fail(std::move(lock).error().hint(in_use ? "wait for the end of that evaluation, or choose another --out"
+                                                    : "choose an --out on a file system with locks"));
+  }
+  folder.lock_ = std::move(*lock);
   std::error_code error;
   if (fs::exists(path / kHead, error)) {
     const auto head = TRY(read_head(path));
@@ -101,7 +96,9 @@ Result<EvaluationFolder> EvaluationFolder::open(const fs::path& path, const Iden
   }
   Json head = to_json(identity);
   head["terms"] = to_json(terms);
-  TRY(write_file(path / kHead, head.dump(2) + "\n"));
+  // A folder that has ended can be judged again on a disk that is full.
+  const auto words = head.dump(2) + "\n";
+  if (const auto there = read_file(path / kHead); !there || *there != words) TRY(write_file(path / kHead, words));
 
   const fs::path log = path / kLog;
   uint64_t whole = 0;
@@ -115,6 +112,7 @@ Result<EvaluationFolder> EvaluationFolder::open(const fs::path& path, const Iden
 }
 
 Status EvaluationFolder::add(SampleResult sample, const Json& transcript) {
+  TRY(lock_->check());
   if (!transcript.is_null()) {
     sample.transcript = transcript_name(sample);
     const fs::path file = path_ / sample.transcript;

@@ -4,16 +4,17 @@
 //   episodes.jsonl    a line a sample; of a sample that was tried again on another day only the last line counts
 //   transcripts/      TASK/SAMPLE.json, what was said and done, as ATIF
 //
-// One process at a time has a folder, by a lock that ends with it.
+// One process at a time has a folder, by a lock that ends with it (base/folder_lock.h).
 // Thread safety: none; one owner.
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "base/file.h"
+#include "base/folder_lock.h"
 #include "eval/identity.h"
 #include "eval/sample.h"
 
@@ -24,7 +25,8 @@ using SampleKey = std::pair<std::string, int>;  // task, sample
 class EvaluationFolder {
  public:
   // Opens `path` for an evaluation of this identity, made where it is missing. kInvalid where it holds something else
-  // or another evaluation, naming the first difference, and where another process has it; kUnfit where its file system
+  // or another evaluation, naming the first difference, and where another process has it, with its host and
+  // number; kUnfit where its file system
   // has no locks.
   static Result<EvaluationFolder> open(const fs::path& path, const Identity& identity, const Terms& terms);
 
@@ -37,7 +39,8 @@ class EvaluationFolder {
  private:
   EvaluationFolder() = default;
   fs::path path_;
-  FileDescriptor lock_, log_;
+  std::optional<FolderLock> lock_;
+  FileDescriptor log_;
   std::map<SampleKey, SampleResult> samples_;
 };
 

@@ -18,6 +18,26 @@ fs::path folder_of(const fs::path& night) {
   return whole;
 }
 
+using NightKey = std::pair<double, std::string>;
+
+// By time, but never before one that a night was compared with: a clock may have been set back between them.
+std::vector<HistoryLine> in_order(std::map<NightKey, HistoryLine> open,
+                                  const std::map<NightKey, std::set<NightKey>>& before) {
+  const auto is_free = [&](const auto& entry) {
+    const auto found = before.find(entry.first);
+    return found == before.end() || std::none_of(found->second.begin(), found->second.end(),
+                                                 [&](const auto& key) { return open.contains(key); });
+  };
+  std::vector<HistoryLine> lines;
+  while (!open.empty()) {
+    auto next = std::find_if(open.begin(), open.end(), is_free);
+    if (next == open.end()) next = open.begin();  // files that contradict each other
+    lines.push_back(std::move(next->second));
+    open.erase(next);
+  }
+  return lines;
+}
+
 }  // namespace
 
 HistoryLine history_line(const std::string& name, const Night& night, const NightSummary& summary,
@@ -128,17 +148,21 @@ Result<std::vector<HistoryLine>> gather_history(const fs::path& directory) {
     if (entry.is_directory(ignored)) folders.push_back(entry.path());
   }
   if (error) return fail(Status::from_errno(directory.string(), error.value()));
-  std::map<std::pair<double, std::string>, HistoryLine> by_time;  // by when and what, whatever the folder is called now
+  std::map<NightKey, HistoryLine> by_time;  // by when and what, whatever the folder is called now
+  std::map<NightKey, std::set<NightKey>> before;
   for (const auto& folder : folders) {
     auto lines = TRY(read_history(folder));
+    std::optional<NightKey> last;
     for (size_t i = 0; i < lines.size(); ++i) {
-      const std::pair key(lines[i].started, lines[i].model_digest + lines[i].tasks_digest);
+      NightKey key(lines[i].started, lines[i].model_digest + lines[i].tasks_digest);
+      if (last && *last != key) before[key].insert(*last);
+      last = key;
       const bool own = i + 1 == lines.size();
       if (own) lines[i].night = folder_of(folder).filename().string();
       if (own)
-        by_time.insert_or_assign(key, std::move(lines[i]));
+        by_time.insert_or_assign(std::move(key), std::move(lines[i]));
       else
-        by_time.try_emplace(key, std::move(lines[i]));
+        by_time.try_emplace(std::move(key), std::move(lines[i]));
     }
   }
   if (by_time.empty()) {
@@ -146,9 +170,7 @@ Result<std::vector<HistoryLine>> gather_history(const fs::path& directory) {
                     .at(directory.string())
                     .hint("give what --out of `tandem eval` named, or the folder that those lie in"));
   }
-  std::vector<HistoryLine> lines;
-  for (auto& [when, line] : by_time) lines.push_back(std::move(line));
-  return lines;
+  return in_order(std::move(by_time), before);
 }
 
 std::set<std::string> flaky_tasks(const std::vector<HistoryLine>& lines) {
@@ -191,7 +213,7 @@ Result<fs::path> blessed_beside(const fs::path& night) {
   const auto path = parent / kBlessed;
   std::error_code error;
   if (!fs::exists(path, error)) return fs::path();
-  const Json json = TRY(parse_json(TRY(read_file(path))));
+  const Json json = parse_json(TRY(read_file(path))).value_or(Json());
   if (!json.is_object() || !json.contains("night") || !json.at("night").is_string()) {
     return fail(
         Status::invalid("names no evaluation").at(path.string()).hint("`tandem eval bless DIR` writes it anew"));

@@ -35,8 +35,8 @@ std::string history_text(const std::vector<HistoryLine>& lines);
 // DIR/history.jsonl. Empty where there is none; kCorrupt, with the line, for one that is none.
 Result<std::vector<HistoryLine>> read_history(const fs::path& directory);
 
-// The history of one evaluation, or of a folder of evaluations: all lines of those in it, by time. kInvalid where there
-// is none.
+// The history of one evaluation, or of a folder of evaluations: all lines of those in it, by time; where a clock was
+// set back, a night still comes after the one that it was compared with. kInvalid where there is none.
 Result<std::vector<HistoryLine>> gather_history(const fs::path& directory);
 
 // Tasks whose results come and go: in the newest 20 nights the rate of one fell and rose again, or the other way round,

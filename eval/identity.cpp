@@ -29,7 +29,11 @@ std::string tasks_difference(const std::vector<TaskIdentity>& then, const std::v
     }
     if (then[i] != now[i]) return fmt::format("task {} is another one than it was", now[i].task);
   }
-  if (then.size() != now.size()) return fmt::format("the folder has {} tasks, this suite {}", then.size(), now.size());
+  if (then.size() != now.size()) {
+    const bool is_gone = then.size() > now.size();
+    return fmt::format("the folder has {} tasks, this suite {}: {} is {}", then.size(), now.size(),
+                       (is_gone ? then[now.size()] : now[then.size()]).task, is_gone ? "gone" : "new");
+  }
   return "";
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "base/text.h"
 
@@ -72,6 +73,19 @@ int TaskNight::passed() const {
 std::optional<double> TaskNight::rate() const {
   const int count = verdicts();
   return count > 0 ? std::optional(static_cast<double>(passed()) / count) : std::nullopt;
+}
+
+std::string other_models_of(const Night& night) {
+  std::map<std::string, size_t> counts;
+  for (const auto& task : night.tasks) {
+    for (const auto& sample : task.samples) {
+      if (!sample.answered_as.empty()) ++counts[sample.answered_as];
+    }
+  }
+  std::vector<std::string> names;
+  for (const auto& [name, count] : counts) names.push_back(fmt::format("{} answered {} samples", name, count));
+  return names.empty() ? ""
+                       : fmt::format("the server says that {}, and {} was asked for", join(names, ", "), night.model);
 }
 
 Night night_of(const Identity& identity, const std::map<SampleKey, SampleResult>& samples) {

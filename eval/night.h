@@ -32,6 +32,10 @@ struct Night {
   std::vector<TaskNight> tasks;
 };
 
+// "the server says that other-model answered 3 samples, and good was asked for"; empty where it says nothing of the
+// kind.
+std::string other_models_of(const Night& night);
+
 Night night_of(const Identity& identity, const std::map<SampleKey, SampleResult>& samples);
 
 // DIR/results.json. kInvalid where DIR has none, kCorrupt where it is no result of an evaluation.

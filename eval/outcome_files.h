@@ -1,7 +1,7 @@
 // The files that an evaluation leaves in its folder, for scripts, CI systems and people.
 //
-// Each is written whole or not at all. They are a function of what the folder holds, of the evaluations that it is
-// compared with and of the gates: written again, they are the same bytes.
+// All are written, or none of them is replaced. They are a function of what the folder holds, of the evaluations that
+// it is compared with and of the gates: written again, they are the same bytes.
 #pragma once
 
 #include <functional>
@@ -20,7 +20,8 @@ struct Verdict {
   ExitCode code = kDone;
 };
 
-// results.json, junit.xml, report.md, report.html, history.jsonl. `directory` has the transcripts.
+// results.json, junit.xml, report.md, report.html, history.jsonl. `directory` has the transcripts. An error, as of a
+// disk that is full, leaves what an earlier call wrote.
 Status write_outcome(const Verdict& verdict, const fs::path& directory);
 
 Json results_json(const Verdict& verdict);

@@ -84,6 +84,20 @@ void count(const rollout::AgentRecord& record, SampleResult& result) {
   }
 }
 
+// Servers add a date to a name ("m-2026-01-01"), or leave out whose it is ("a/m"): the same model.
+bool is_version_of(std::string_view answered, std::string_view asked) {
+  const auto bare = [](std::string_view name) { return name.substr(name.rfind('/') + 1); };
+  const auto one = bare(answered), other = bare(asked);
+  return one.starts_with(other) || other.starts_with(one);
+}
+
+std::string other_model_of(const rollout::AgentRecord& record, const std::string& asked) {
+  for (const auto& round : record.rounds) {
+    if (!round.turn.model.empty() && !is_version_of(round.turn.model, asked)) return round.turn.model;
+  }
+  return "";
+}
+
 std::string answer_of(const rollout::AgentRecord& record) {
   return record.end == AgentEnd::kAnswered && !record.rounds.empty() ? record.rounds.back().turn.text : "";
 }
@@ -159,6 +173,7 @@ Played play(const envs::Task& task, int sample, ModelSource& source, envs::Sandb
                               .time = terms.time};
   const auto record = rollout::run_agent(bounded, sandbox, limits, clock, unheard, stop);
   count(record, result);
+  result.answered_as = other_model_of(record, bounded.name());
   result.outcome = outcome_of(record.end, record.why);
   if (result.has_verdict()) {
     const auto grade = (*episode)->score(answer_of(record));

@@ -51,7 +51,8 @@ void comparison_lines(const char* title, const NightComparison& c, std::string& 
   if (!c.other_tasks.empty()) {
     std::vector<std::string> names;
     for (size_t i = 0; i < std::min<size_t>(c.other_tasks.size(), 10); ++i) names.push_back(cell(c.other_tasks[i]));
-    out += fmt::format("\nNot compared: {}{}.\n", join(names, ", "), c.other_tasks.size() > 10 ? ", …" : "");
+    out += fmt::format("\n{} tasks were compared. Not compared: {}{}.\n", c.difference ? c.difference->tasks : 0,
+                       join(names, ", "), c.other_tasks.size() > 10 ? ", …" : "");
   }
 }
 
@@ -67,6 +68,8 @@ std::string report_markdown(const Verdict& v) {
   } else {
     out += fmt::format("No sample of {} has a verdict.\n", s.wanted);
   }
+  if (const auto others = other_models_of(v.night); !others.empty())
+    out += fmt::format("\n**Note:** {}.\n", cell(others));
   if (v.against) comparison_lines("Against the night before", *v.against, out);
   if (v.blessed) comparison_lines("Against the blessed one", *v.blessed, out);
 

@@ -5,30 +5,32 @@ namespace tandem::eval {
 Json to_json(const SampleResult& s) {
   const bool verdict = s.has_verdict();
   const auto& b = s.behaviour;
-  return {{"task", s.task},
-          {"sample", s.sample},
-          {"outcome", rollout::to_string(s.outcome)},
-          {"reward", verdict ? Json(s.reward) : Json()},
-          {"passed", verdict ? Json(s.passed()) : Json()},
-          {"seconds", s.seconds},
-          {"turns", s.turns},
-          {"tool_calls", s.tool_calls},
-          {"tokens", s.tokens()},
-          {"prompt_tokens", s.prompt_tokens},
-          {"completion_tokens", s.completion_tokens},
-          {"attempt", s.attempt},
-          {"began", s.began},
-          {"end", s.end},
-          {"why", s.why},
-          {"behaviour",
-           {{"edits", b.edits},
-            {"reads_before_edit", b.reads_before_edit},
-            {"searches", b.searches},
-            {"parallel_turns", b.parallel_turns},
-            {"refused_calls", b.refused_calls},
-            {"seconds_to_edit", b.seconds_to_edit}}},
-          {"flags", s.flags},
-          {"transcript", s.transcript}};
+  Json json = {{"task", s.task},
+               {"sample", s.sample},
+               {"outcome", rollout::to_string(s.outcome)},
+               {"reward", verdict ? Json(s.reward) : Json()},
+               {"passed", verdict ? Json(s.passed()) : Json()},
+               {"seconds", s.seconds},
+               {"turns", s.turns},
+               {"tool_calls", s.tool_calls},
+               {"tokens", s.tokens()},
+               {"prompt_tokens", s.prompt_tokens},
+               {"completion_tokens", s.completion_tokens},
+               {"attempt", s.attempt},
+               {"began", s.began},
+               {"end", s.end},
+               {"why", s.why},
+               {"behaviour",
+                {{"edits", b.edits},
+                 {"reads_before_edit", b.reads_before_edit},
+                 {"searches", b.searches},
+                 {"parallel_turns", b.parallel_turns},
+                 {"refused_calls", b.refused_calls},
+                 {"seconds_to_edit", b.seconds_to_edit}}},
+               {"flags", s.flags},
+               {"transcript", s.transcript}};
+  if (!s.answered_as.empty()) json["answered_as"] = s.answered_as;
+  return json;
 }
 
 Result<SampleResult> sample_from_json(const Json& json) {
@@ -56,6 +58,7 @@ Result<SampleResult> sample_from_json(const Json& json) {
                    .seconds_to_edit = b.at("seconds_to_edit").get<double>()};
     s.flags = json.at("flags").get<std::vector<std::string>>();
     s.transcript = json.at("transcript").get<std::string>();
+    s.answered_as = json.value("answered_as", "");
     constexpr double kMost = 1e11;  // seconds: three thousand years
     for (const double number : {s.seconds, s.began, s.behaviour.seconds_to_edit}) {
       if (number < 0 || number > kMost)

@@ -10,6 +10,7 @@
 #include <cerrno>
 
 #include "base/text.h"
+#include "model/forward.h"
 #include "model/weights.h"
 #include "rollout/agent/engine_model.h"
 
@@ -104,6 +105,23 @@ void SharedEngine::distribute() {
   }
 }
 
+namespace {
+
+rollout::EngineSettings settings_of(const EngineTerms& terms, int made_for) {
+  rollout::EngineSettings settings{.slots = terms.slots, .speculation = rollout::Speculation::kNgram};
+  settings.max_tokens = terms.max_tokens > 0 ? terms.max_tokens : std::min(made_for, kMostContext);
+  return settings;
+}
+
+}  // namespace
+
+Result<uint64_t> EngineSource::memory_of(const EngineTerms& terms) {
+  const auto config = TRY(model::read_config(terms.model));
+  const auto weights = TRY(model::Weights::memory_of(config, false, terms.format));
+  const auto pages = static_cast<uint64_t>(rollout::pages_of(settings_of(terms, config.max_positions)));
+  return weights.all() - weights.returned + model::KvPool::page_bytes_of(config, terms.format) * pages;
+}
+
 Result<std::unique_ptr<EngineSource>> EngineSource::load(EngineTerms terms) {
   auto weights = std::make_shared<model::Weights>(TRY(model::load_weights(terms.model, false, terms.format)));
   TRY(terms.place.ready(*weights));
@@ -113,8 +131,7 @@ Result<std::unique_ptr<EngineSource>> EngineSource::load(EngineTerms terms) {
     return fail(Status::invalid(
         fmt::format("limits.context is {}, and {} was made for {}", terms.max_tokens, terms.model.string(), made_for)));
   }
-  rollout::EngineSettings settings{.slots = terms.slots, .speculation = rollout::Speculation::kNgram};
-  settings.max_tokens = terms.max_tokens > 0 ? terms.max_tokens : std::min(made_for, kMostContext);
+  const auto settings = settings_of(terms, made_for);
   auto engine = TRY(rollout::Engine::create(weights, 0, terms.place, settings));
   return std::unique_ptr<EngineSource>(new EngineSource(std::move(terms), std::move(conversation), std::move(engine)));
 }

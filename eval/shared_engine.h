@@ -74,6 +74,8 @@ struct EngineTerms {
 class EngineSource final : public ModelSource {
  public:
   static Result<std::unique_ptr<EngineSource>> load(EngineTerms terms);
+  // Bytes that its weights, keys and values take at most where they are, before they are loaded.
+  static Result<uint64_t> memory_of(const EngineTerms& terms);
   Result<std::unique_ptr<rollout::AgentModel>> begin(const envs::Task& task, uint64_t seed,
                                                      std::vector<envs::ForeignTool> foreign) override;
 

@@ -11,7 +11,6 @@
 #include <thread>
 
 #include "base/iso_time.h"
-#include "base/json.h"
 #include "envs/backends/backends.h"
 #include "model/parameters.h"
 #include "model/safetensors.h"
@@ -88,20 +87,12 @@ Status check_inputs(const RunConfig& config) {
   return {};
 }
 
-Result<FileDescriptor> claim_run_dir(const fs::path& run_dir) {
+Result<FolderLock> claim_run_dir(const fs::path& run_dir) {
   TRY(make_writable_folder(run_dir));
-  FileDescriptor folder(::open(run_dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!folder) return fail(Status::from_errno(run_dir.string(), errno));
-  if (::flock(folder.get(), LOCK_EX | LOCK_NB) == 0) return folder;
-  if (errno != EWOULDBLOCK) return fail(Status::from_errno(run_dir.string(), errno));
-  std::string who = "another process";
-  if (const auto text = read_file(run_dir / "status.json")) {
-    const auto status = parse_json(*text);
-    if (status && status->is_object() && status->contains("pid") && (*status)["pid"].is_number_integer())
-      who = fmt::format("process {}", (*status)["pid"].get<int64_t>());
-  }
-  return fail(Status::invalid(fmt::format("{} is in use by {}", run_dir.string(), who))
-                  .hint("`tandem view` shows what it does; wait for its end, or choose another --run-dir"));
+  auto lock = FolderLock::claim(run_dir, SystemClock());
+  if (lock || lock.error().code() != Code::kInvalid) return lock;
+  return fail(
+      std::move(lock).error().hint("`tandem view` shows what it does; wait for its end, or choose another --run-dir"));
 }
 
 Status check_run_files(const fs::path& run_dir) {

@@ -1,6 +1,7 @@
 // What can be known to be wrong with a run before a process is started or a file written, and who holds its folder.
 #pragma once
 
+#include "base/folder_lock.h"
 #include "rollout/agent/conversation.h"
 #include "run/config.h"
 #include "run/layout.h"
@@ -20,7 +21,7 @@ Status check_inputs(const RunConfig& config);
 
 // Held by the one `tandem run` that may write to a run directory, until it ends in whatever way; made where it is
 // missing. kInvalid names the process that has it; kUnfit says what to do where this user cannot write there.
-Result<FileDescriptor> claim_run_dir(const fs::path& run_dir);
+Result<FolderLock> claim_run_dir(const fs::path& run_dir);
 
 // Whether all that lies in a run directory is files and folders. kInvalid names the first that is something else: a
 // role that opens a pipe waits for its other end.

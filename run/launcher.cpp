@@ -6,7 +6,22 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/host_memory.h"
+
 namespace tandem::run {
+
+using namespace std::chrono_literals;
+
+namespace {
+
+// The count may be there before the end of the process is.
+constexpr auto kKillIsRecent = 3s;
+
+}  // namespace
+
+LocalLauncher::LocalLauncher() : LocalLauncher([] { return tandem::memory_kills(); }) {}
+LocalLauncher::LocalLauncher(std::function<uint64_t()> memory_kills)
+    : memory_kills_(std::move(memory_kills)), kills_(memory_kills_()) {}
 
 Result<int64_t> LocalLauncher::start(const Job& job) {
   FileDescriptor log(::open(job.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
@@ -33,6 +48,7 @@ Result<int64_t> LocalLauncher::start(const Job& job) {
 
 std::vector<Ending> LocalLauncher::poll() {
   std::vector<Ending> ended;
+  if (!looked_ || std::chrono::steady_clock::now() - *looked_ > 500ms) look_at_kills();
   for (auto it = children_.begin(); it != children_.end();) {
     int status = 0;
     if (::waitpid(*it, &status, WNOHANG) != *it) {
@@ -44,19 +60,37 @@ std::vector<Ending> LocalLauncher::poll() {
       ending.signal = WTERMSIG(status);
     else
       ending.code = WEXITSTATUS(status);
+    // Nobody else says so: the kernel's kill is a signal 9 like any other.
+    if (ending.signal == SIGKILL && !told_.contains(*it)) {
+      look_at_kills();
+      if (rose_ && std::chrono::steady_clock::now() - *rose_ < kKillIsRecent)
+        ending.how =
+            "was killed by the kernel for lack of memory (signal 9; `tandem run --dry-run` says what roles need)";
+    }
     ended.push_back(ending);
+    told_.erase(*it);
     it = children_.erase(it);
   }
   return ended;
 }
 
+void LocalLauncher::look_at_kills() {
+  looked_ = std::chrono::steady_clock::now();
+  const uint64_t kills = memory_kills_();
+  if (kills > kills_) rose_ = looked_;
+  kills_ = kills;
+}
+
 void LocalLauncher::end(int64_t process, EndKind kind) {
   const auto pid = static_cast<pid_t>(process);
-  if (children_.contains(pid)) ::kill(pid, kind == EndKind::kAsk ? SIGTERM : SIGKILL);
+  if (!children_.contains(pid)) return;
+  if (kind == EndKind::kNow) told_.insert(pid);
+  ::kill(pid, kind == EndKind::kAsk ? SIGTERM : SIGKILL);
 }
 
 void LocalLauncher::await(int64_t process) {
   const auto pid = static_cast<pid_t>(process);
+  told_.erase(pid);
   if (children_.erase(pid) > 0) ::waitpid(pid, nullptr, 0);
 }
 

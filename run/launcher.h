@@ -6,6 +6,8 @@
 
 #include <sys/types.h>
 
+#include <chrono>
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -69,6 +71,9 @@ class Launcher {
 // killed, and what stops it at the terminal does not stop them.
 class LocalLauncher final : public Launcher {
  public:
+  // `memory_kills` counts the processes that the kernel has killed for lack of memory (base/host_memory.h).
+  LocalLauncher();
+  explicit LocalLauncher(std::function<uint64_t()> memory_kills);
   Result<int64_t> start(const Job& job) override;
   std::vector<Ending> poll() override;
   void end(int64_t process, EndKind kind) override;
@@ -76,6 +81,11 @@ class LocalLauncher final : public Launcher {
 
  private:
   std::set<pid_t> children_;  // that have not been waited for
+  std::set<pid_t> told_;      // of them, to end now
+  void look_at_kills();
+  const std::function<uint64_t()> memory_kills_;
+  uint64_t kills_ = 0;  // at the last look
+  std::optional<std::chrono::steady_clock::time_point> looked_, rose_;
 };
 
 }  // namespace tandem::run

@@ -1,5 +1,7 @@
 #include "run/memory.h"
 
+#include <algorithm>
+
 #include "model/forward.h"
 #include "model/weights.h"
 #include "rollout/engine/engine.h"
@@ -31,6 +33,34 @@ Result<Json> memory_of(const RunConfig& config, const model::ModelConfig& model)
                 {"weights, coming", rollout.all()},
                 {"keys and values",
                  model::KvPool::page_bytes_of(model, format) * static_cast<size_t>(rollout::pages_of(engine))}}}};
+}
+
+MemoryNeed memory_need_here(const Json& memory, const Topology& topology) {
+  const auto of_role = [&](std::string_view name) {
+    uint64_t bytes = 0;
+    for (const auto& [role, parts] : memory.items()) {
+      if (!role.starts_with(name)) continue;
+      for (const auto& [what, part] : parts.items()) bytes += part.get<uint64_t>();
+    }
+    return bytes;
+  };
+  MemoryNeed need;
+  for (const Place& place : topology.places) {
+    const bool is_here = place.host == kLocalHost && place.device.starts_with("cpu");
+    const bool computes = place.peer.role == wire::Role::kTrainer || place.peer.role == wire::Role::kRollout;
+    if (!is_here || !computes) continue;
+    const uint64_t bytes = of_role(to_string(place.peer.role));
+    need.all += bytes;
+    need.largest = std::max(need.largest, bytes);
+  }
+  return need;
+}
+
+std::string memory_warning_of(const MemoryNeed& need, const MemoryRoom& room, uint64_t address_space) {
+  const auto words = memory_warning(need.all, need.largest, room, address_space);
+  if (words.empty()) return words;
+  return "not enough memory for the plan: " + words +
+         "; lower rollout.slots, rollout.max_tokens, rollout.workers or trainer.max_pass_tokens, or give it more";
 }
 
 }  // namespace tandem::run

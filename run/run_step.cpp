@@ -25,6 +25,18 @@ std::string kept_steps(const std::vector<std::pair<uint64_t, fs::path>>& checkpo
   return steps.empty() ? "it has no checkpoint" : "it has " + join(steps, ", ");
 }
 
+// Of a checkpoint that cannot be read: which it is, and what else there is.
+Status named(Status status, const RunStep& step) {
+  if (status.message().find(step.checkpoint.string()) == std::string::npos)
+    status = Status::corrupt(status.message()).at(step.checkpoint.string());
+  std::vector<std::string> others;
+  for (const auto& [number, path] : trainer::checkpoints_of(step.run)) {
+    if (number != step.step) others.push_back(fmt::format("{}@{}", step.run.string(), number));
+  }
+  if (!status.hint().empty() || others.empty()) return status;
+  return std::move(status).hint("the run has others: " + join(others, ", "));
+}
+
 }  // namespace
 
 Result<std::optional<RunStep>> run_step_named(std::string_view text) {
@@ -82,7 +94,9 @@ Status write_model(const RunStep& step, const fs::path& out) {
   const fs::path aside = out.parent_path() / fmt::format(".{}.{}.tmp", out.filename().string(), ::getpid());
   std::error_code ignored;
   const auto write = [&]() -> Status {
-    TRY(model::save_weights(TRY(trainer::checkpoint_weights(step.checkpoint)), aside, step.run / "model"));
+    auto weights = trainer::checkpoint_weights(step.checkpoint);
+    if (!weights) return named(std::move(weights).error(), step);
+    TRY(model::save_weights(*weights, aside, step.run / "model"));
     if (fs::exists(step.run / envs::kProfileFile, ignored))
       TRY(write_file(aside / envs::kProfileFile, TRY(read_file(step.run / envs::kProfileFile, 1 << 20))));
     if (::rename(aside.c_str(), out.c_str()) == 0) return {};

@@ -156,13 +156,16 @@ void Supervisor::check_directory() {
   }, ours{};
   if (!directory_ || ::fstat(directory_.get(), &ours) != 0) return;
   if (::stat(run_dir_.c_str(), &here) == 0 && here.st_ino == ours.st_ino && here.st_dev == ours.st_dev) return;
-  holds_directory_ = false;
   std::error_code error;
   const fs::path now_at = fs::read_symlink(fmt::format("/proc/self/fd/{}", directory_.get()), error);
   const bool is_gone = error || ours.st_nlink == 0;
-  apply(Supervision::DirectoryLost{
-      is_gone ? "the run directory was removed while the run was on"
-              : fmt::format("the run directory was moved to {} while the run was on", now_at.string())});
+  lose_directory(is_gone ? "the run directory was removed while the run was on"
+                         : fmt::format("the run directory was moved to {} while the run was on", now_at.string()));
+}
+
+void Supervisor::lose_directory(std::string how) {
+  holds_directory_ = false;
+  apply(Supervision::DirectoryLost{std::move(how)});
 }
 
 void Supervisor::interrupt(Supervision::Interrupted how) { apply(how); }

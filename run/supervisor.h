@@ -43,6 +43,9 @@ class Supervisor {
   // Whether the run directory is still where it was; where not, the run has failed, and nothing is written there.
   bool holds_directory() const { return holds_directory_; }
 
+  // Another machine has the run directory now: the run has failed, and nothing is written there any more.
+  void lose_directory(std::string how);
+
   // Asks for a checkpoint and a clean end; asked again by a person, ends everything now.
   void interrupt(Supervision::Interrupted how);
 

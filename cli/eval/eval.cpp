@@ -4,6 +4,7 @@
 #include <csignal>
 #include <thread>
 
+#include "base/host_memory.h"
 #include "base/iso_time.h"
 #include "cli/command.h"
 #include "cli/eval/eval_commands.h"
@@ -65,13 +66,10 @@ Result<int> judge_and_write(const eval::Identity& identity, const eval::Evaluati
   return verdict.code;
 }
 
-Status check_against(const std::string& against, const std::string& out) {
-  if (against.empty()) return {};
-  std::error_code error;
-  if (fs::equivalent(against, out, error))
-    return Status::invalid("is the folder of --out").at("--against").hint("name the evaluation of another night");
-  TRY(eval::read_night(against));
-  return {};
+// A disk that is full, and the like: what has ended is kept.
+Status with_way_on(Status status) {
+  if (status.code() != Code::kExhausted || !status.hint().empty()) return status;
+  return std::move(status).hint("make room there; the same command goes on with what has not ended");
 }
 
 struct OpenModel {
@@ -90,26 +88,38 @@ Result<OpenModel> open_model(const eval::Suite& suite, const EvalModel& model, c
     return open;
   }
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  open.model =
-      TRY(eval::EngineSource::load({.model = suite.model,
-                                    .format = TRY(number_format({.dtype = {}, .weights = suite.weights}, suite.model)),
-                                    .slots = suite.concurrency,
-                                    .max_tokens = suite.limits.context,
-                                    .place = TRY(place_of(suite.device, suite.threads > 0 ? suite.threads : cores)),
-                                    .conversation = {.now = parse_iso_time(suite.now),
-                                                     .special_in_content = suite.special_tokens_in_content == "tokens"
-                                                                               ? model::SpecialInContent::kTokens
-                                                                               : model::SpecialInContent::kText},
-                                    .temperature = suite.temperature,
-                                    .max_new_tokens = suite.limits.max_new_tokens,
-                                    .tools = suite.profile.tools,
-                                    .system = suite.profile.system}));
+  eval::EngineTerms terms{.model = suite.model,
+                          .format = TRY(number_format({.dtype = {}, .weights = suite.weights}, suite.model)),
+                          .slots = suite.concurrency,
+                          .max_tokens = suite.limits.context,
+                          .place = TRY(place_of(suite.device, suite.threads > 0 ? suite.threads : cores)),
+                          .conversation = {.now = parse_iso_time(suite.now),
+                                           .special_in_content = suite.special_tokens_in_content == "tokens"
+                                                                     ? model::SpecialInContent::kTokens
+                                                                     : model::SpecialInContent::kText},
+                          .temperature = suite.temperature,
+                          .max_new_tokens = suite.limits.max_new_tokens,
+                          .tools = suite.profile.tools,
+                          .system = suite.profile.system};
+  if (terms.place.device.kind == kernels::Device::Kind::kCpu) {
+    const uint64_t bytes = TRY(eval::EngineSource::memory_of(terms));
+    const auto lack = memory_warning(bytes, bytes, memory_room(), address_space_limit());
+    if (!lack.empty()) {
+      fmt::print(stderr,
+                 "warning: not enough memory for the model: {}; lower concurrency or limits.context, or give it "
+                 "more\n",
+                 lack);
+    }
+  }
+  open.model = TRY(eval::EngineSource::load(std::move(terms)));
   return open;
 }
 
 }  // namespace
 
-Result<int> run_eval(const EvalOptions& o) {
+namespace {
+
+Result<int> evaluate_suite(const EvalOptions& o) {
   auto overrides = o.overrides;
   if (!o.endpoint.empty()) {
     overrides.push_back("endpoint.url=" + o.endpoint);
@@ -125,12 +135,13 @@ Result<int> run_eval(const EvalOptions& o) {
   const auto encoder = TRY(run::encoder_for(suite.profile.tools, suite.env.encoder, "env.encoder"));
   if (encoder) suite.encoder_id = TRY(envs::index_model_of(*encoder)).id.hex();
   const auto shard = o.shard.empty() ? eval::Shard() : TRY(eval::Shard::parse(o.shard));
-  TRY(check_against(o.against, o.out));
+  if (!o.against.empty()) TRY(eval::read_night(o.against));
   if (suite.temperature == 0 && suite.samples > 1)
     fmt::print(stderr, "note: at temperature 0 the {} samples of a task are mostly the same\n", suite.samples);
   const auto tasks = TRY(eval::read_suite_tasks(suite));
   const auto model = TRY(find_model(suite, o.out));
   const auto identity = eval::identity_of(suite, tasks, model.name, model.digest, shard);
+  TRY(eval::check_comparable(identity, o.out, o.against));
   const eval::Terms terms{suite.gates, suite.prices};
   const SystemClock clock;
   std::optional<OpenModel> source;
@@ -175,6 +186,14 @@ Result<int> run_eval(const EvalOptions& o) {
   return judge_and_write(identity, folder, terms, o.against, o.json);
 }
 
+}  // namespace
+
+Result<int> run_eval(const EvalOptions& o) {
+  auto code = evaluate_suite(o);
+  if (!code) return fail(with_way_on(std::move(code).error()));
+  return code;
+}
+
 Result<int> merge_evals(const std::vector<std::string>& parts, const std::string& out, const std::string& against,
                         bool json) {
   std::optional<eval::FolderHead> first;
@@ -200,9 +219,9 @@ Result<int> merge_evals(const std::vector<std::string>& parts, const std::string
     return fail(Status::invalid(fmt::format("part {}/{} is not among them", i, first->identity.shard.count))
                     .hint("run it by --shard, and name its folder too"));
   }
-  TRY(check_against(against, out));
   auto identity = first->identity;
   identity.shard = {};
+  TRY(eval::check_comparable(identity, out, against));
   auto folder = TRY(eval::EvaluationFolder::open(out, identity, first->terms));
   for (const auto& [index, part] : places) {
     const auto samples = TRY(eval::read_samples(fs::path(part) / "episodes.jsonl"));

@@ -29,7 +29,9 @@ void print_comparison(const char* with, const eval::NightComparison& c) {
   if (!c.improved.empty()) fmt::print("  rose: {}\n", some_of(c.improved));
   if (!c.flaky.empty()) fmt::print("  flaky, counted half: {}\n", some_of(c.flaky));
   if (!c.same_config) fmt::print("  other samples, temperature, seed or limits than there\n");
-  if (!c.other_tasks.empty()) fmt::print("  not compared: {}\n", some_of(c.other_tasks));
+  if (!c.other_tasks.empty())
+    fmt::print("  {} tasks were compared; not compared: {}\n", c.difference ? c.difference->tasks : 0,
+               some_of(c.other_tasks));
 }
 
 std::string progress_text(const eval::EvaluationProgress& p) {
@@ -56,6 +58,7 @@ void print_verdict(const eval::Verdict& v, const fs::path& folder, bool json) {
     const auto known = rollout::outcome_from(outcome);
     if (count > 0 && known && !rollout::is_of_policy(*known)) fmt::print("  {} {}\n", count, outcome);
   }
+  if (const auto others = eval::other_models_of(v.night); !others.empty()) fmt::print("note: {}\n", others);
   if (v.against) print_comparison("the night before", *v.against);
   if (v.blessed) print_comparison("blessed", *v.blessed);
   for (const auto& gate : v.gates) {
@@ -76,6 +79,12 @@ void print_history(const std::vector<eval::HistoryLine>& lines) {
                fmt::format("{:.1f} to {:.1f}", line.low * 100, line.high * 100),
                line.points ? fmt::format("{:+.1f}", *line.points * 100) : "", eval::seconds_text(line.seconds_p50),
                line.code, line.model_digest.substr(0, 12));
+  }
+  for (size_t i = 1; i < lines.size(); ++i) {
+    if (lines[i].started < lines[i - 1].started) {
+      fmt::print("note: the clock was set back between {} and {}; they stand as they were compared\n",
+                 lines[i - 1].night, lines[i].night);
+    }
   }
   std::vector<std::string> names;
   for (const auto& task : eval::flaky_tasks(lines)) names.push_back(task);

@@ -108,6 +108,21 @@ Result<Comparison> compare(Replay& replay, const Json& line, const Replay::Step&
   return result;
 }
 
+std::string kept_checkpoints_of(const fs::path& run_dir);
+
+// A checkpoint that cannot be read is named, with what is kept beside it.
+Result<Replay> open_replay(trainer::ReplaySettings settings, uint64_t version) {
+  const fs::path run_dir = settings.run_dir;
+  auto replay = Replay::open(std::move(settings), version);
+  if (replay || !replay.error().hint().empty()) return replay;
+  const bool is_named = replay.error().message().find("checkpoints") != std::string::npos;
+  Status status = is_named ? std::move(replay).error()
+                           : Status::corrupt(replay.error().message())
+                                 .at(fmt::format("the checkpoint of {} before step {}", run_dir.string(), version + 1));
+  return fail(std::move(status).hint(
+      fmt::format("the run keeps {}; a step after another one can be replayed", kept_checkpoints_of(run_dir))));
+}
+
 std::string kept_checkpoints_of(const fs::path& run_dir) {
   std::vector<uint64_t> steps;
   for (const auto& [step, folder] : trainer::checkpoints_of(run_dir)) steps.push_back(step);
@@ -122,7 +137,7 @@ Result<int> replay_step(const ReplayOptions& options) {
                     fmt::format("no step {} was trained; there are {}", options.step, recorded.ledger.steps_trained()))
                     .at(options.run));
   }
-  auto replay = TRY(Replay::open(TRY(settings_of(options, recorded)), options.step - 1));
+  auto replay = TRY(open_replay(TRY(settings_of(options, recorded)), options.step - 1));
   const uint64_t from = replay.version();
   if (from < options.step - 1)
     fmt::print(stderr, "from version {}, the nearest that is kept ({}); trainer.keep_checkpoints=all keeps every one\n",

@@ -196,7 +196,7 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
   }
   if (!is_valid_utf8(run_dir.native()))
     return fail(Status::invalid("the name of the run directory is not UTF-8, as its files must write it"));
-  FileDescriptor claim;
+  std::optional<FolderLock> claim;  // of the run directory
   if (!is_new && fs::exists(run_dir)) {
     claim = TRY(run::claim_run_dir(run_dir));
     TRY(run::check_run_files(run_dir));
@@ -263,6 +263,10 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
            : TRY(run::memory_of(config, TRY(model::read_config(TRY(run::model_to_check(checked.model.path))))));
   const run::Topology topology = TRY(run::topology_of(config));
   TRY(run::find_devices(config));
+  const auto memory_needed = run::memory_need_here(memory, topology);
+  const auto memory_here = memory_room();
+  const auto memory_lack = run::memory_warning_of(memory_needed, memory_here, address_space_limit());
+  if (!memory_lack.empty()) fmt::print(stderr, "warning: {}\n", memory_lack);
   const auto growth_of = [&](const fs::path& directory) -> Result<run::DiskGrowth> {
     return run::disk_growth_of(config, TRY(model::read_config(directory)));
   };
@@ -273,10 +277,20 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
     if (options.json) {
       fmt::print("{}\n", dump_json(Json{{"config", schema_of(config).resolved()},
                                         {"memory", memory},
+                                        {"memory_here",
+                                         {{"needed", memory_needed.all},
+                                          {"free", memory_here.free},
+                                          {"limit", memory_here.limit},
+                                          {"of", memory_here.of},
+                                          {"warning", memory_lack}}},
                                         {"disk", growth ? to_json(*growth) : Json()},
                                         {"reward_tried", tried}}));
     } else {
       print_plan(config, topology, schema, memory, tasks ? describe(config, *tasks) : run::describe_kinds(config));
+      if (memory_needed.all > 0)
+        fmt::print("memory    here: {} of all processes on its CPUs; {} free of {} ({})\n",
+                   format_bytes(memory_needed.all), format_bytes(memory_here.free), format_bytes(memory_here.limit),
+                   memory_here.of);
       for (const auto& line : growth ? describe(*growth, config) : std::vector<std::string>())
         fmt::print("disk      {}\n", line);
       if (!tried.is_null()) {
@@ -365,6 +379,7 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
     }
   };
   while (supervisor.turn()) {
+    if (const Status lost = claim->check(); !lost.ok()) supervisor.lose_directory(lost.message());
     if (disk.has_run_out()) {
       screen.note(disk.why().message());
       supervisor.interrupt({run::Supervision::Interrupted::By::kScheduler});

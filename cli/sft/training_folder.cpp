@@ -37,8 +37,8 @@ Status check_same_config(const fs::path& folder, const Schema& schema, const cha
 
 }  // namespace
 
-Result<FileDescriptor> open_training_folder(bool resume, const SftConfig& config, const Schema& schema,
-                                            const fs::path& folder) {
+Result<FolderLock> open_training_folder(bool resume, const SftConfig& config, const Schema& schema,
+                                        const fs::path& folder) {
   auto claim = run::claim_run_dir(folder);
   if (!claim && claim.error().code() == Code::kUnfit) return claim;
   if (!claim) return fail(Status(claim.error()).hint("wait for its end, or name another `out`"));

@@ -32,15 +32,24 @@ class AnsweringServer {
   void hold_after(int answers) { left_ = answers; }
   // Refuses everything with this status and asks for a pause of an hour; 0: answers again.
   void refuse_with(int status) { refusal_ = status; }
-  // Answers with what is no answer.
-  void talk_nonsense(bool on) { nonsense_ = on; }
+  // Answers with this, which is no answer, of the type that it says; empty: answers again.
+  void talk_nonsense(const std::string& type, const std::string& body) {
+    std::lock_guard lock(mutex_);
+    nonsense_ = {type, body};
+  }
+  // Says that this model has answered.
+  void call_itself(const std::string& name) {
+    std::lock_guard lock(mutex_);
+    called_ = name;
+  }
 
  private:
   void answer(const wire::HttpRequest& request, const wire::HttpReply& reply) {
     if (request.method == "GET") return reply({200, {}, R"({"data":[{"id":"good"}]})"});
     ++asked_;
     if (refusal_ != 0) return reply({refusal_, {{"Retry-After", "3600"}}, R"({"error":{"message":"too much"}})"});
-    if (nonsense_) return reply({200, {{"Content-Type", "application/json"}}, "<html>it works</html>"});
+    std::lock_guard lock(mutex_);
+    if (!nonsense_.first.empty()) return reply({200, {{"Content-Type", nonsense_.first}}, nonsense_.second});
     if (left_ == 0) return held_.push_back(reply);
     if (left_ > 0) --left_;
     const Json body = parse_json(request.body).value_or(Json::object());
@@ -50,7 +59,7 @@ class AnsweringServer {
     const int number = std::stoi(text.substr(at));
     const bool knows = body.at("model") == "good" || number < 2;
     const Json answer = {
-        {"model", body.at("model")},
+        {"model", called_.empty() ? body.at("model") : Json(called_)},
         {"choices",
          {{{"message", {{"role", "assistant"}, {"content", std::to_string(knows ? number * 11 + 100 : 0)}}},
            {"finish_reason", "stop"}}}},
@@ -79,7 +88,10 @@ class AnsweringServer {
   std::vector<wire::HttpReply> held_;
   std::atomic<size_t> asked_{0};
   std::atomic<int> left_{-1}, refusal_{0};
-  std::atomic<bool> nonsense_{false}, stop_{false};
+  std::mutex mutex_;
+  std::pair<std::string, std::string> nonsense_;  // type, body
+  std::string called_;
+  std::atomic<bool> stop_{false};
   std::thread thread_;
 };
 

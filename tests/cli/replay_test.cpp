@@ -185,6 +185,47 @@ TEST_F(Replay, names_the_first_difference) {
   EXPECT_NE(text(output()).find("masters of "), std::string::npos) << text(output());
 }
 
+// As a job that was killed while it copied a run leaves it.
+TEST_F(Replay, a_checkpoint_that_is_half_there_is_named_with_what_else_is_kept_and_a_resume_takes_the_one_before) {
+  const fs::path copy = root() / "half-there";
+  fs::copy(recorded(), copy, fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+  const auto tensors = [&](int step) {
+    return copy / "checkpoints" / ("step_" + std::to_string(step)) / "optimizer.safetensors";
+  };
+  const fs::path suite = root() / "half-there.yaml";
+  ASSERT_TRUE(write_file(suite, "model: " + copy.string() + "@6\ntasks: {kinds: [echo], limit: 1}\nsamples: 1\n"));
+  const std::string whole = text(tensors(6)), state = text(tensors(6).parent_path() / "learner.json");
+  std::string flipped = whole;
+  flipped[whole.size() / 4] = static_cast<char>(flipped[whole.size() / 4] ^ 0x10);  // among the masters
+  const auto expect_named = [&](const char* how) {
+    EXPECT_EQ(replay(copy, {"--step", "7"}), 1) << how;
+    EXPECT_NE(text(output()).find("step_6"), std::string::npos) << how << text(output());
+    EXPECT_NE(text(output()).find("the run keeps 3, 6, 9, 10"), std::string::npos) << how << text(output());
+    EXPECT_EQ(tandem({"eval", suite.string(), "--out", (root() / "half-eval").string()}), 1) << how;
+    EXPECT_NE(text(output()).find("checkpoints/step_6"), std::string::npos) << how << text(output());
+    EXPECT_NE(text(output()).find("the run has others: " + copy.string() + "@3"), std::string::npos) << text(output());
+    EXPECT_FALSE(fs::exists(root() / "half-eval")) << how;
+  };
+  for (const std::string& bytes : {whole.substr(0, 1000), std::string(), flipped}) {
+    ASSERT_TRUE(write_file(tensors(6), bytes));
+    expect_named("tensors");
+  }
+  fs::remove(tensors(6));
+  expect_named("no tensors");
+  ASSERT_TRUE(write_file(tensors(6), whole));
+  // Without its learner.json it is no checkpoint: one before it is taken.
+  fs::remove(tensors(6).parent_path() / "learner.json");
+  EXPECT_EQ(replay(copy, {"--step", "7"}), 0) << text(output());
+  EXPECT_NE(text(output()).find("from version 3"), std::string::npos) << text(output());
+  ASSERT_TRUE(write_file(tensors(6).parent_path() / "learner.json", state));
+  // The newest two of a run that goes on: one without tensors, one with none in its file.
+  fs::remove(tensors(10));
+  ASSERT_TRUE(write_file(tensors(9), ""));
+  EXPECT_EQ(run({"run.steps=11", "trainer.groups_per_step=4"}, copy, true), 0) << text(output());
+  EXPECT_NE(logs(copy).find("going on from " + (copy / "checkpoints/step_6").string()), std::string::npos);
+  expect_books_to_agree(copy);
+}
+
 TEST_F(Replay, of_what_is_not_there_is_refused_by_name) {
   EXPECT_NE(replay(recorded(), {"--step", "11"}), 0);
   EXPECT_NE(text(output()).find("no step 11 was trained; there are 10"), std::string::npos) << text(output());

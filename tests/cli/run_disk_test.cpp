@@ -40,6 +40,31 @@ TEST_F(RunDisk, what_a_dry_run_says_of_the_disk_is_what_a_run_writes) {
   EXPECT_GE(records, steps("records_a_step") / 8);
 }
 
+TEST_F(RunDisk, a_plan_that_needs_more_memory_than_a_process_may_have_is_warned_of_with_the_numbers) {
+  Arguments dry = command({"rollout.slots=4096", "rollout.max_tokens=1024"}, root() / "dry");
+  dry.insert(dry.end(), {"--dry-run", "--json"});
+  const auto said = [&](const std::string& limit) {
+    std::string line = limit + " exec";
+    for (const auto& argument : dry) line += " '" + argument + "'";
+    EXPECT_EQ(Process({"/bin/sh", "-c", line}, output()).wait(), 0) << text(output());
+    const std::string all = text(output());
+    const size_t begin = all.find("{\"");
+    if (begin == std::string::npos) return Json::object();
+    const auto json = parse_json(std::string_view(all).substr(begin, all.find('\n', begin) - begin));
+    return json ? json->value("memory_here", Json::object()) : Json::object();
+  };
+  const Json here = said("");
+  ASSERT_TRUE(here.contains("needed"));
+  const auto needed = here.at("needed").get<uint64_t>();
+  ASSERT_GT(needed, uint64_t{2} << 30) << "keys and values of 4096 slots";
+  EXPECT_GT(here.at("limit").get<uint64_t>(), 0u);
+  const Json limited = said("ulimit -v 1900000;");
+  EXPECT_EQ(limited.at("needed"), needed);
+  EXPECT_NE(limited.at("warning").get<std::string>().find("each may have 1.81 GiB (ulimit -v)"), std::string::npos)
+      << limited.dump();
+  EXPECT_NE(text(output()).find("lower rollout.slots"), std::string::npos) << text(output());
+}
+
 TEST_F(RunDisk, a_run_ends_before_its_limit_and_goes_on_with_a_larger_one) {
   const fs::path run_dir = root() / "limited";
   const Arguments wanted = {"run.steps=60", "tasks.heldout=0", "tasks.floors=false", "trainer.checkpoint_every=5",

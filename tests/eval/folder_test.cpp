@@ -123,6 +123,32 @@ TEST_F(EvalFolderTest, a_disk_that_is_full_is_told_with_the_file_and_the_folder_
   EXPECT_EQ(read_samples(root() / "episodes.jsonl")->size(), 2u);
 }
 
+TEST_F(EvalFolderTest, nights_stand_by_time_and_after_those_they_were_compared_with_though_the_clock_was_set_back) {
+  const auto line = [](const std::string& name, double started) {
+    auto night = night_with({4});
+    night.started = started;
+    return history_line(name, night, summarize(night, {}), {}, 0);
+  };
+  const auto write = [](const std::string& name, const std::vector<HistoryLine>& lines) {
+    fs::create_directories(root() / name);
+    ASSERT_TRUE(write_file(root() / name / "history.jsonl", history_text(lines)));
+  };
+  // Of the chain a, b, c the clock of b was a day behind; d is of no chain.
+  const auto a = line("a", 200'000), b = line("b", 100'000), c = line("c", 300'000);
+  write("a", {a});
+  write("b", {a, b});
+  write("c", {a, b, c});
+  write("d", {line("d", 250'000)});
+  const auto lines = gather_history(root());
+  ASSERT_TRUE(lines) << lines.error().to_string();
+  std::string order;
+  for (const auto& one : *lines) order += one.night;
+  EXPECT_EQ(order, "abdc");
+  // Files that contradict each other lose no night.
+  write("e", {c, a});
+  EXPECT_EQ(gather_history(root())->size(), 4u);
+}
+
 TEST_F(EvalFolderTest, what_is_open_is_what_lacks_and_all_without_a_verdict_where_they_are_too_many) {
   std::map<SampleKey, SampleResult> known;
   const auto open = [&](double share) { return open_samples(identity(), {.max_error_share = share}, known); };

@@ -68,6 +68,28 @@ TEST_F(LocalLauncherTest, ends_a_process_at_once_or_asks_it_to_end) {
   EXPECT_TRUE(launcher_.poll().empty());
 }
 
+TEST_F(LocalLauncherTest, a_process_that_the_kernel_killed_for_lack_of_memory_is_told_from_one_that_somebody_killed) {
+  uint64_t kills = 7;  // of the time before
+  LocalLauncher launcher([&] { return kills; });
+  const auto how_it_ended = [&](bool by_launcher, uint64_t more) {
+    const auto process = launcher.start(job("ProcessOfTheLauncherTests.*"));
+    EXPECT_TRUE(process);
+    kills += more;
+    if (by_launcher)
+      launcher.end(*process, EndKind::kNow);
+    else
+      ::kill(static_cast<pid_t>(*process), SIGKILL);
+    std::vector<Ending> ended;
+    for (int i = 0; i < 6000 && ended.empty(); ++i, ::usleep(10'000)) ended = launcher.poll();
+    return ended.empty() ? Ending{} : ended.front();
+  };
+  EXPECT_EQ(how_it_ended(false, 0).how, "");
+  const Ending killed = how_it_ended(false, 1);
+  EXPECT_EQ(killed.signal, SIGKILL);
+  EXPECT_THAT(killed.how, testing::HasSubstr("killed by the kernel for lack of memory"));
+  EXPECT_EQ(how_it_ended(true, 1).how, "") << "a tool of an episode may have run out of memory meanwhile";
+}
+
 TEST_F(LocalLauncherTest, a_log_that_cannot_be_written_is_an_error_with_its_path) {
   Job nowhere = job("NoSuchTest");
   nowhere.log = dir() / "no-folder" / "log";
