@@ -1,6 +1,7 @@
 #include "base/folder_lock.h"
 
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -95,6 +96,14 @@ TEST_F(FolderLockTest, on_a_file_system_of_one_machine_an_old_record_is_waited_f
   for (const char* words : {"", "{", "[]", R"({"pid":"x","since":-1})", R"({"pid":1e300,"since":1e300})"}) {
     std::ofstream(root() / "lock.json") << words;
     EXPECT_TRUE(FolderLock::claim(root(), clock_, of(kExt4, "mine"))) << words;
+  }
+}
+
+TEST_F(FolderLockTest, a_pipe_in_the_place_of_the_record_is_waited_for_by_nobody) {
+  for (const uint64_t type : {kExt4, kNfs}) {
+    ASSERT_EQ(::mkfifo((root() / "lock.json").c_str(), 0600), 0);
+    EXPECT_FALSE(lock_holder_of(root()));
+    EXPECT_TRUE(FolderLock::claim(root(), clock_, of(type, "mine")));
   }
 }
 
