@@ -72,6 +72,12 @@ class Promote : public Serve {
     }
   }
   void stop_traffic() { clients_.clear(); }
+  // A command whose first share, of half of the sessions, lasts.
+  std::unique_ptr<Process> trial_without_end() const {
+    Arguments arguments = promotion({"--max-slowdown", "1000"}, "1000000");
+    arguments.insert(arguments.begin(), TANDEM_BINARY);
+    return std::make_unique<Process>(arguments, output());
+  }
   Json state() const { return ask("/promotion", "", "the-admin", "GET").json(); }
   std::string served() const { return state()["current"]["directory"].get<std::string>(); }
   static std::vector<Json> audit() {
@@ -126,12 +132,10 @@ TEST_F(Promote, a_version_that_was_promoted_and_replaced_since_is_not_called_pro
 TEST_F(Promote, a_command_ends_where_another_has_promoted_the_same_meanwhile) {
   start_server();
   start_traffic();
-  Arguments arguments = promotion({"--max-slowdown", "1000"}, "1000000");
-  arguments.insert(arguments.begin(), TANDEM_BINARY);
-  Process command(arguments, output());
+  const auto command = trial_without_end();
   ASSERT_TRUE(within(60s, [&] { return state()["share"] == 0.5; })) << text(output());
   EXPECT_EQ(ask("/promotion/end", dump_json({{"promote", true}}), "the-admin").status, 200);
-  EXPECT_EQ(command.wait(), 0) << text(output());
+  EXPECT_EQ(command->wait(), 0) << text(output());
   EXPECT_THAT(text(output()), HasSubstr("promoted: the server serves it"));
 }
 
@@ -167,12 +171,10 @@ TEST_F(Promote, a_command_that_is_ended_leaves_one_version_and_goes_on) {
   start_server();
   const std::string before = served();
   start_traffic();
-  Arguments arguments = promotion({"--max-slowdown", "1000"}, "1000000");
-  arguments.insert(arguments.begin(), TANDEM_BINARY);
-  Process first(arguments, output());
+  const auto first = trial_without_end();
   ASSERT_TRUE(within(60s, [&] { return state()["share"] == 0.5; })) << text(output());
-  first.signal(SIGINT);
-  EXPECT_EQ(first.wait(), 75) << text(output());
+  first->signal(SIGINT);
+  EXPECT_EQ(first->wait(), 75) << text(output());
   EXPECT_EQ(state()["share"], 0.0);
   EXPECT_EQ(served(), before);
   EXPECT_EQ(tandem(promotion({"--max-slowdown", "1000"})), 0) << text(output());
@@ -226,12 +228,10 @@ TEST_F(Promote, what_a_candidate_cannot_read_is_answered_by_the_version_that_is_
 TEST_F(Promote, a_trial_that_somebody_else_ends_is_not_begun_again) {
   start_server();
   start_traffic();
-  Arguments arguments = promotion({"--max-slowdown", "1000"}, "1000000");
-  arguments.insert(arguments.begin(), TANDEM_BINARY);
-  Process first(arguments, output());
+  const auto first = trial_without_end();
   ASSERT_TRUE(within(60s, [&] { return state()["share"] == 0.5; })) << text(output());
   EXPECT_EQ(ask("/promotion/end", dump_json({{"promote", false}}), "the-admin").status, 200);
-  EXPECT_EQ(first.wait(), 5) << text(output());
+  EXPECT_EQ(first->wait(), 5) << text(output());
   EXPECT_THAT(text(output()), HasSubstr("somebody else has ended the trial"));
   EXPECT_TRUE(state()["candidate"].is_null());
   stop_traffic();
