@@ -131,7 +131,8 @@ class BareServer {
 class Served {
  public:
   static Result<std::unique_ptr<Served>> start(const Settings& settings) {
-    serve::ServerSettings wanted{.port = 0, .threads = settings.threads, .drain_seconds = 0, .version = "bench"};
+    serve::ServerSettings wanted{
+        .front = {.port = 0}, .threads = settings.threads, .drain_seconds = 0, .version = "bench"};
     wanted.models.push_back({.names = {"model"},
                              .directory = settings.model,
                              .format = settings.weights,

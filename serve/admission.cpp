@@ -22,7 +22,7 @@ AdmissionActions Admission::step(const AdmissionEvent& event, Time now) {
   AdmissionActions actions;
   std::visit(Overloaded{[&](const Offer& offer) {
                           if (waiting() + static_cast<int>(offer.answers.size()) >
-                              settings_.queue + settings_.slots - running()) {
+                              settings_.queue + std::max(0, settings_.slots - running())) {
                             actions.refused = until_room(now);
                             return;
                           }
@@ -36,7 +36,8 @@ AdmissionActions Admission::step(const AdmissionEvent& event, Time now) {
                             dequeue(ended.answer, Place(place->second));
                           }
                         },
-                        [&](const Hold& hold) { held_ = hold.held; }},
+                        [&](const Hold& hold) { held_ = hold.held; },
+                        [&](const Slots& slots) { settings_.slots = slots.slots; }},
              event);
   if (!actions.refused) start_next(now, actions.start);
   return actions;

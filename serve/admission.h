@@ -45,7 +45,11 @@ struct Ended {
 struct Hold {
   bool held = false;
 };
-using AdmissionEvent = std::variant<Offer, Ended, Hold>;
+// There are so many from now on; 0: nothing is started. Those that run go on.
+struct Slots {
+  int slots = 0;
+};
+using AdmissionEvent = std::variant<Offer, Ended, Hold, Slots>;
 
 struct AdmissionActions {
   std::vector<AnswerId> start;

@@ -6,48 +6,18 @@
 #include <algorithm>
 #include <memory>
 
+#include "base/book.h"
 #include "base/config.h"
 #include "base/text.h"
-#include "base/yaml.h"
 
 namespace tandem::serve {
 namespace {
 
 constexpr uint64_t kMostBytes = uint64_t{16} << 20;
-constexpr size_t kLongestKey = 4096, kLongestName = 64, kMostKeys = 1000;
+constexpr size_t kLongestKey = 4096, kMostKeys = 1000;
 constexpr double kMostTokens = 1e15;
 
-// The names at the top of a book. What is no YAML has none; its errors come from who reads the entries.
-Result<std::vector<std::string>> names_in(const fs::path& path) {
-  std::vector<std::string> names;
-  YAML::Node root;
-  try {
-    root = load_yaml(TRY(read_file(path, kMostBytes)));
-  } catch (const YAML::Exception&) {
-    return names;
-  }
-  if (!root.IsMap())
-    return fail(Status::invalid("must have a name for each key, and below it what it is").at(path.string()));
-  for (const auto& entry : root) {
-    const std::string name = entry.first.IsScalar() ? entry.first.Scalar() : "";
-    if (!is_key_name(name)) {
-      return fail(Status::invalid("the name of a key is 1 to 64 letters, digits, - and _, and not \"extends\"")
-                      .at(path.string(), entry.first.Mark().line + 1));
-    }
-    names.push_back(name);
-  }
-  if (names.size() > kMostKeys)
-    return fail(Status::invalid(fmt::format("holds more than {} keys", kMostKeys)).at(path.string()));
-  return names;
-}
-
 }  // namespace
-
-bool is_key_name(std::string_view name) {
-  return !name.empty() && name.size() <= kLongestName && name != "extends" && std::ranges::all_of(name, [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
-  });
-}
 
 Keys::Sum Keys::sum_of(std::string_view text) {
   Sum sum;
@@ -77,7 +47,7 @@ Status Keys::read_entries() {
   };
   Schema schema;
   std::vector<std::unique_ptr<Entry>> entries;
-  for (auto& name : TRY(names_in(path_))) {
+  for (auto& name : TRY(entry_names_in(path_, "key", kMostKeys, kMostBytes))) {
     auto& e = *entries.emplace_back(std::make_unique<Entry>());
     e.terms.name = name;
     schema.add(name + ".sha256", e.sha256, "Of the text of the key, 64 hexadecimal digits")

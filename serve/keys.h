@@ -58,9 +58,6 @@ class Keys {
   std::vector<Key> keys_;
 };
 
-// 1 to 64 letters, digits, - and _; not "extends", which configs use.
-bool is_key_name(std::string_view name);
-
 // For a new key: a random text of 43 characters, and the entry for a book that knows it.
 struct NewKey {
   std::string text, sha256;

@@ -16,7 +16,6 @@
 #include "serve/openapi.h"
 #include "serve/promotions.h"
 #include "serve/rule_desk.h"
-#include "wire/tls.h"
 
 namespace tandem::serve {
 
@@ -28,40 +27,26 @@ using wire::HttpResponse;
 namespace {
 
 constexpr size_t kMostWaitingReads = 4096;  // requests that wait to be read
-constexpr Duration kKeepAlive = 75s;
 constexpr auto kRetryAfterDrain = "5";
-
-wire::HttpLimits limits_of(const ServerSettings& settings) {
-  wire::HttpLimits limits;
-  limits.header_bytes = size_t{32} << 10;
-  limits.body_bytes = size_t{16} << 20;
-  limits.connections = settings.connections;
-  limits.transfer = 30s;
-  limits.keep_alive = kKeepAlive;
-  return limits;
-}
-
-bool is_loopback(std::string_view host) { return host.starts_with("127.") || host == "::1"; }
 
 }  // namespace
 
 class Server::Loop {
  public:
-  Loop(ServerSettings settings, std::unique_ptr<Access> access, std::shared_ptr<wire::Tls> tls, wire::HttpServer http,
-       const Clock& clock)
+  Loop(ServerSettings settings, Front front, const Clock& clock)
       : settings_(std::move(settings)),
-        access_(std::move(access)),
-        tls_(std::move(tls)),
-        http_(std::move(http)),
+        front_(std::move(front)),
+        access_(*front_.access),
+        http_(front_.http),
         clock_(clock),
         models_(settings_.models, settings_.embedding_model),
         queue_(1, kMostWaitingReads),
-        control_(*access_, models_, queue_),
+        control_(access_, models_, queue_),
         promotions_(settings_.promotions, models_, http_, clock_),
-        rule_desk_(*access_, models_),
-        body_paths_(*access_),
+        rule_desk_(access_, models_),
+        body_paths_(access_),
         stored_(settings_.stored_response_bytes),
-        intake_(models_, queue_, promotions_, *access_, stored_, settings_.threads, clock_),
+        intake_(models_, queue_, promotions_, access_, stored_, settings_.threads, clock_),
         started_(static_cast<int64_t>(clock.unix_seconds())) {
     for (const Endpoint& endpoint :
          {chat_endpoint(), completions_endpoint(), responses_endpoint(), messages_endpoint(), generate_endpoint()})
@@ -72,11 +57,7 @@ class Server::Loop {
     rule_desk_.add_to(body_paths_);
   }
 
-  std::string url() const {
-    const bool v6 = settings_.host.find(':') != std::string::npos;
-    return fmt::format("{}://{}:{}", tls_ ? "https" : "http", v6 ? "[" + settings_.host + "]" : settings_.host,
-                       http_.port());
-  }
+  const std::string& url() const { return front_.url; }
   const ServerSettings& settings() const { return settings_; }
 
   Status serve(const std::function<void()>& ready, const std::atomic<bool>& stop, std::atomic<bool>& read_keys) {
@@ -120,7 +101,7 @@ class Server::Loop {
 
   // Nothing where the request may go on.
   std::optional<HttpResponse> refuse(const HttpRequest& request) {
-    auto refusal = access_->refuse(request);
+    auto refusal = access_.refuse(request);
     if (refusal) ++answers_by_status_[refusal->status];
     return refusal;
   }
@@ -142,7 +123,7 @@ class Server::Loop {
     if (const auto* const found = body_paths_.find(path)) {
       if (get != (found->method == "GET")) return other_method(reply, std::string(found->method).c_str());
       if (!loaded_) return reply(unavailable("the models are being loaded"));
-      return body_paths_.answer(*found, request, access_->caller(request)->name, reply);
+      return body_paths_.answer(*found, request, access_.caller(request)->name, reply);
     }
     for (const auto& reading : endpoints_) {
       if (path != reading.endpoint.path) continue;
@@ -164,7 +145,7 @@ class Server::Loop {
 
   // One that a request may go on from: GET shows it, DELETE lets it go.
   void stored_response(const std::string& id, const HttpRequest& request, const HttpReply& reply) {
-    const std::string key = access_->caller(request)->name;
+    const std::string key = access_.caller(request)->name;
     if (request.method != "GET" && request.method != "DELETE") return other_method(reply, "GET or DELETE");
     if (request.method == "DELETE" && stored_.remove(id, key))
       return reply(json_response(200, {{"id", id}, {"object", "response"}, {"deleted", true}}));
@@ -246,8 +227,8 @@ class Server::Loop {
 
   void sample(const Reading& reading, HttpRequest request, const HttpReply& reply) {
     if (auto refusal = closed()) return reply(std::move(*refusal));
-    auto caller = access_->caller(request);
-    if (auto refusal = access_->take_on(*caller, request.peer)) return reply(std::move(*refusal));
+    auto caller = access_.caller(request);
+    if (auto refusal = access_.take_on(*caller, request.peer)) return reply(std::move(*refusal));
     intake_.take(reading, std::move(request), std::move(caller), reply);
   }
 
@@ -266,8 +247,8 @@ class Server::Loop {
 
   void look_up(const LookupReading& reading, HttpRequest request, const HttpReply& reply) {
     if (auto refusal = closed()) return reply(std::move(*refusal));
-    const auto caller = access_->caller(request);
-    if (auto refusal = access_->take_on(*caller, request.peer)) return reply(std::move(*refusal));
+    const auto caller = access_.caller(request);
+    if (auto refusal = access_.take_on(*caller, request.peer)) return reply(std::move(*refusal));
     compute(
         [this, &reading, caller, body = std::move(request.body)] {
           Fields fields;
@@ -289,8 +270,8 @@ class Server::Loop {
       return reply(
           error_response(404, "this server has no embedding model; start it with --embedding-model DIR", "model"));
     }
-    const auto caller = access_->caller(request);
-    if (auto refusal = access_->take_on(*caller, request.peer)) return reply(std::move(*refusal));
+    const auto caller = access_.caller(request);
+    if (auto refusal = access_.take_on(*caller, request.peer)) return reply(std::move(*refusal));
     compute(
         [this, caller, body = std::move(request.body)] {
           Fields fields;
@@ -314,20 +295,13 @@ class Server::Loop {
     for (auto& lane : models_.lanes()) lane->gone(number);
   }
 
-  void read_files_again(bool surely) {
-    access_->refresh(surely);
-    const auto again = tls_ ? tls_->refresh(surely) : Result<bool>(false);
-    if (!again) spdlog::error("the certificate stays as it is: {}", again.error().to_string());
-    if (again && *again) spdlog::info("the certificate was read again");
-  }
-
   void tick(const std::atomic<bool>& stop, std::atomic<bool>& read_keys) {
     const Time now = clock_.now();
     if (now >= next_key_check_) {
       next_key_check_ = now + 1s;
-      read_files_again(false);
+      front_.read_files_again(false);
     }
-    if (read_keys.exchange(false)) read_files_again(true);
+    if (read_keys.exchange(false)) front_.read_files_again(true);
     if (loaded_) promotions_.tick();
     if (!stop) return;
     if (!draining_) {
@@ -345,9 +319,9 @@ class Server::Loop {
   }
 
   const ServerSettings settings_;
-  std::unique_ptr<Access> access_;
-  std::shared_ptr<wire::Tls> tls_;
-  wire::HttpServer http_;
+  Front front_;
+  Access& access_;
+  wire::HttpServer& http_;
   const Clock& clock_;
   std::vector<Reading> endpoints_;
   std::vector<LookupReading> lookups_;
@@ -382,22 +356,8 @@ Result<std::unique_ptr<Server>> Server::listen(ServerSettings settings, const Cl
     }
   }
   if (names.empty()) return fail(Status::invalid("there is no model to serve"));
-  if (!is_loopback(settings.host) && settings.access.key_file.empty() && settings.access.key_book.empty()) {
-    return fail(
-        Status::invalid(fmt::format("{} can be reached from other machines, and there are no keys", settings.host))
-            .hint("give --api-key-file F, a file with a key on each line"));
-  }
-  auto access = TRY(Access::open(settings.access, clock));
-  if (settings.tls_certificate.empty() != settings.tls_key.empty())
-    return fail(Status::invalid("serve.tls_certificate and serve.tls_key are set together, or none of them"));
-  std::shared_ptr<wire::Tls> tls;
-  if (!settings.tls_certificate.empty()) tls = TRY(wire::Tls::open(settings.tls_certificate, settings.tls_key));
-  if (!tls && !is_loopback(settings.host))
-    spdlog::warn("{} is served without TLS: keys and prompts can be read on the way (--tls-certificate)",
-                 settings.host);
-  auto http = TRY(wire::HttpServer::listen(settings.host, settings.port, limits_of(settings), tls));
-  return std::unique_ptr<Server>(new Server(
-      std::make_unique<Loop>(std::move(settings), std::move(access), std::move(tls), std::move(http), clock)));
+  auto front = TRY(open_front(settings.front, clock));
+  return std::unique_ptr<Server>(new Server(std::make_unique<Loop>(std::move(settings), std::move(front), clock)));
 }
 
 std::string Server::url() const { return loop_->url(); }

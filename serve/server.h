@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "serve/access.h"
+#include "serve/front.h"
 #include "serve/lane.h"
 #include "serve/lookups.h"
 #include "serve/promotions.h"
@@ -21,17 +21,13 @@
 namespace tandem::serve {
 
 struct ServerSettings {
-  std::string host = "127.0.0.1";
-  uint16_t port = 8000;
+  FrontSettings front;
   std::vector<LaneSettings> models;
   fs::path embedding_model;  // empty: none
-  AccessSettings access;
-  fs::path tls_certificate, tls_key;  // PEM, both or none: plain HTTP
   PromotionSettings promotions;
   size_t stored_response_bytes = size_t{64} << 20;  // of answers that requests may go on from; 0: none
   int threads = 1;
   double drain_seconds = 30;
-  size_t connections = 8192;
   std::string version;
 };
 

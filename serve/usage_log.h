@@ -16,6 +16,7 @@ namespace tandem::serve {
 struct UsageLine {
   double time = 0;  // Unix seconds at its end
   std::string id, key, model, path, priority, outcome;
+  std::string upstream = {};  // of a gateway: which one answered; empty: left out
   uint64_t prompt_tokens = 0, cached_tokens = 0, answer_tokens = 0;
   double seconds = 0;       // since it came
   double core_seconds = 0;  // of computing it alone, its share of each pass by rows, on all threads

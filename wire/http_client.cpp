@@ -1,43 +1,23 @@
 #include "wire/http_client.h"
 
-#include <curl/curl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <memory>
+
+#include "wire/curl_request.h"
 
 namespace tandem::wire {
 namespace {
 
-struct FreeEasy {
-  void operator()(CURL* handle) const { curl_easy_cleanup(handle); }
-};
-struct FreeMulti {
-  void operator()(CURLM* handle) const { curl_multi_cleanup(handle); }
-};
-struct FreeHeaders {
-  void operator()(curl_slist* list) const { curl_slist_free_all(list); }
-};
 struct FreeUrl {
   void operator()(CURLU* url) const { curl_url_cleanup(url); }
 };
 struct FreeText {
   void operator()(char* text) const { curl_free(text); }
 };
-using Headers = std::unique_ptr<curl_slist, FreeHeaders>;
 
 constexpr int kLongestWaitMilliseconds = 1000;  // between two looks at the clock
-
-// Once in a process, before the first handle.
-bool curl_is_ready() {
-  static const bool ready = curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
-  return ready;
-}
-
-long milliseconds(Duration duration) {
-  return static_cast<long>(std::max<int64_t>(1, std::chrono::ceil<std::chrono::milliseconds>(duration).count()));
-}
 
 HttpHead head_of(CURL* easy) {
   HttpHead head;
@@ -71,44 +51,6 @@ size_t take_bytes(char* bytes, size_t one, size_t count, void* user) {
   return transfer.trouble.ok() ? size : 0;  // anything but the size ends the transfer
 }
 
-Status status_of(CURLcode code, const char* details) {
-  const std::string_view what = details[0] != '\0' ? details : curl_easy_strerror(code);
-  switch (code) {
-    case CURLE_OK:
-      return {};
-    case CURLE_OPERATION_TIMEDOUT:
-      return Status::deadline(std::string(what));
-    case CURLE_UNSUPPORTED_PROTOCOL:
-    case CURLE_URL_MALFORMAT:
-      return Status::invalid(std::string(what));
-    case CURLE_PEER_FAILED_VERIFICATION:
-    case CURLE_SSL_CACERT_BADFILE:
-      return Status::unfit(fmt::format(
-          "its certificate is not trusted: {}; SSL_CERT_FILE may name a file of certificates that are", what));
-    default:
-      return Status::unavailable(std::string(what));
-  }
-}
-
-Result<Headers> headers_of(const OutgoingRequest& request) {
-  Headers list;
-  const auto append = [&](const std::string& line) {
-    curl_slist* longer = curl_slist_append(list.get(), line.c_str());
-    if (longer == nullptr) return false;
-    (void)list.release();
-    list.reset(longer);
-    return true;
-  };
-  bool whole = append("Expect:");  // no second round trip before the body
-  for (const auto& [name, value] : request.headers) {
-    if (value.find_first_of("\r\n") != std::string::npos)
-      return fail(Status::invalid(fmt::format("the value of the header {} has a line end", name)));
-    whole = whole && append(fmt::format("{}: {}", name, value));
-  }
-  if (!whole) return fail(Status::exhausted("no memory for a request"));
-  return list;
-}
-
 }  // namespace
 
 Status check_url(const std::string& text) {
@@ -132,41 +74,14 @@ Status check_url(const std::string& text) {
 }
 
 Result<HttpHead> http_request(const OutgoingRequest& request, const OnHttpBody& on_body, const std::stop_token& stop) {
-  if (!curl_is_ready()) return fail(Status::internal("curl does not start"));
-  const Headers headers = TRY(headers_of(request));
-  const std::unique_ptr<CURL, FreeEasy> easy(curl_easy_init());
+  const auto made = TRY(CurlRequest::create(request));
+  CURL* const easy = made->easy();
   const std::unique_ptr<CURLM, FreeMulti> multi(curl_multi_init());
-  if (!easy || !multi) return fail(Status::exhausted("no memory for a request"));
-  Transfer transfer{.on_body = on_body, .room = request.largest_answer, .easy = easy.get()};
-  char details[CURL_ERROR_SIZE] = "";
-  const auto set = [&](CURLoption option, auto value) { curl_easy_setopt(easy.get(), option, value); };
-  set(CURLOPT_URL, request.url.c_str());
-  set(CURLOPT_PROTOCOLS_STR, "http,https");
-  set(CURLOPT_FOLLOWLOCATION, 0L);
-  set(CURLOPT_NOSIGNAL, 1L);
-  set(CURLOPT_HTTPHEADER, headers.get());
-  if (request.method == "GET") {
-    set(CURLOPT_HTTPGET, 1L);
-  } else {
-    set(CURLOPT_POST, 1L);
-    set(CURLOPT_CUSTOMREQUEST, request.method.c_str());
-    set(CURLOPT_POSTFIELDS, request.body.data());
-    set(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
-  }
-  if (!request.unix_socket.empty()) {
-    set(CURLOPT_UNIX_SOCKET_PATH, request.unix_socket.c_str());
-    set(CURLOPT_PROXY, "");
-  }
-  set(CURLOPT_CONNECTTIMEOUT_MS, milliseconds(request.connect_limit));
-  set(CURLOPT_TIMEOUT_MS, milliseconds(request.limit));
-  // As OpenSSL's own programs take them.
-  for (const auto& [name, option] : {std::pair{"SSL_CERT_FILE", CURLOPT_CAINFO}, {"SSL_CERT_DIR", CURLOPT_CAPATH}}) {
-    if (const char* place = getenv(name); place != nullptr && place[0] != '\0') set(option, place);
-  }
-  set(CURLOPT_ERRORBUFFER, static_cast<char*>(details));
-  set(CURLOPT_WRITEFUNCTION, &take_bytes);
-  set(CURLOPT_WRITEDATA, &transfer);
-  curl_multi_add_handle(multi.get(), easy.get());
+  if (!multi) return fail(Status::exhausted("no memory for a request"));
+  Transfer transfer{.on_body = on_body, .room = request.largest_answer, .easy = easy};
+  curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, &take_bytes);
+  curl_easy_setopt(easy, CURLOPT_WRITEDATA, &transfer);
+  curl_multi_add_handle(multi.get(), easy);
   const std::stop_callback wake(stop, [&] { curl_multi_wakeup(multi.get()); });
 
   Result<HttpHead> outcome = fail(Status::internal("a request ended without a result"));
@@ -182,21 +97,19 @@ Result<HttpHead> http_request(const OutgoingRequest& request, const OnHttpBody& 
     int left = 0;
     if (const CURLMsg* message = curl_multi_info_read(multi.get(), &left); message != nullptr) {
       const CURLcode code = message->data.result;
-      Status status = transfer.trouble.ok() ? status_of(code, details) : std::move(transfer.trouble);
+      Status status = transfer.trouble.ok() ? made->status_of(code) : std::move(transfer.trouble);
       if (!status.ok()) {
         outcome = fail(std::move(status));
         break;
       }
-      HttpHead head = head_of(easy.get());
-      curl_off_t seconds = 0;
-      curl_easy_getinfo(easy.get(), CURLINFO_RETRY_AFTER, &seconds);
-      if (seconds > 0) head.retry_after = std::chrono::seconds(std::min<curl_off_t>(seconds, 1'000'000));
+      HttpHead head = head_of(easy);
+      head.retry_after = made->retry_after();
       outcome = std::move(head);
       break;
     }
     curl_multi_poll(multi.get(), nullptr, 0, kLongestWaitMilliseconds, nullptr);
   }
-  curl_multi_remove_handle(multi.get(), easy.get());
+  curl_multi_remove_handle(multi.get(), easy);
   return outcome;
 }
 

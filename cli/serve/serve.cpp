@@ -14,6 +14,7 @@
 #include "cli/command.h"
 #include "cli/model/model_options.h"
 #include "cli/serve/serve_ctl.h"
+#include "gateway/gateway.h"
 #include "run/run_step.h"
 #include "serve/server.h"
 
@@ -28,7 +29,10 @@ void request_serve_keys(int) { serve_keys_requested = true; }
 
 // As configs say it, under "serve".
 struct ServeConfig {
-  std::vector<std::string> models, candidate_folders;
+  std::vector<std::string> models, candidate_folders, upstreams;
+  std::string upstream_book;
+  double upstream_wait_seconds = 30, upstream_first_byte_seconds = 300, upstream_silence_seconds = 60;
+  double upstream_answer_seconds = 3600, upstream_probe_seconds = 5;
   bool salt_by_key = false;
   std::string promoted;
   std::string keys, usage_log, tls_certificate, tls_key;
@@ -42,6 +46,20 @@ struct ServeConfig {
   Schema schema() {
     Schema schema;
     schema.add("serve.models", models, "Model directories, each as DIR or NAME=DIR; the name is what clients ask for")
+        .add("serve.upstreams", upstreams,
+             "Servers, each as URL or NAME=URL, that answer in place of models of its own")
+        .add("serve.upstream_book", upstream_book,
+             "Book of upstreams in place of that: YAML, a name for each, its url, models, key and limits "
+             "(docs/serving.md)")
+        .add("serve.upstream_wait_seconds", upstream_wait_seconds,
+             "How long a request waits where none of its upstreams can be asked", 0, 3600)
+        .add("serve.upstream_first_byte_seconds", upstream_first_byte_seconds,
+             "How long an upstream has to begin an answer", 0.1, 86400)
+        .add("serve.upstream_silence_seconds", upstream_silence_seconds, "How long it may be silent within an answer",
+             0.1, 86400)
+        .add("serve.upstream_answer_seconds", upstream_answer_seconds, "How long an answer may take in all", 1, 604800)
+        .add("serve.upstream_probe_seconds", upstream_probe_seconds,
+             "How often an upstream is asked for its models where nothing else is heard of it", 0.1, 3600)
         .add("serve.host", host, "Address to listen on; off loopback it needs keys")
         .add("serve.port", port, "Port; 0 takes a free one", 0, 65535)
         .add("serve.api_key_file", api_key_file, "File with a key on each line; it is read again when it changes")
@@ -85,8 +103,8 @@ struct ServeConfig {
 };
 
 struct ServeOptions {
-  std::vector<std::string> models, candidate_folders;
-  std::string promoted, keys, usage_log, tls_certificate, tls_key;
+  std::vector<std::string> models, candidate_folders, upstreams;
+  std::string upstream_book, promoted, keys, usage_log, tls_certificate, tls_key;
   std::string host, api_key_file, admin_key_file, embedding_model, config, device, speculation;
   std::optional<int> port, slots, max_tokens, threads;
   NumberFormatOptions format;
@@ -100,6 +118,7 @@ std::vector<std::string> overrides_of(const ServeOptions& options) {
   const auto number = [&](const char* key, const std::optional<int>& value) {
     if (value) overrides.push_back(fmt::format("serve.{}={}", key, *value));
   };
+  text("upstream_book", options.upstream_book);
   text("host", options.host);
   text("api_key_file", options.api_key_file);
   text("admin_key_file", options.admin_key_file);
@@ -170,50 +189,94 @@ void allow_descriptors(size_t wanted) {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+serve::FrontSettings front_of(const ServeConfig& config) {
+  return {.host = config.host,
+          .port = static_cast<uint16_t>(config.port),
+          .access = {.key_file = config.api_key_file,
+                     .key_book = config.keys,
+                     .admin_key_file = config.admin_key_file,
+                     .address_requests_per_minute = config.address_requests_per_minute,
+                     .usage_log = config.usage_log},
+          .tls_certificate = config.tls_certificate,
+          .tls_key = config.tls_key,
+          .connections = static_cast<size_t>(config.connections)};
+}
+
+void take_signals(const ServeConfig& config) {
+  std::signal(SIGTERM, request_serve_stop);
+  std::signal(SIGINT, request_serve_stop);
+  // Without keys and certificates there is nothing to read again, and a terminal that is closed ends the server.
+  const bool has_files = !config.api_key_file.empty() || !config.keys.empty() || !config.admin_key_file.empty() ||
+                         !config.tls_certificate.empty();
+  if (has_files) std::signal(SIGHUP, request_serve_keys);
+  std::signal(SIGPIPE, SIG_IGN);
+}
+
+void say_ready(const std::string& url, const std::vector<std::string>& models) {
+  fmt::print("{}\n", dump_json({{"url", url}, {"models", models}, {"pid", ::getpid()}}));
+  std::fflush(stdout);
+  spdlog::info("serving on {}", url);
+}
+
+// In place of models of its own.
+Result<int> run_gateway(const ServeConfig& config) {
+  if (!config.models.empty() || !config.embedding_model.empty() || !config.candidate_folders.empty() ||
+      !config.promoted.empty()) {
+    return fail(Status::invalid("a server with upstreams has no models of its own")
+                    .hint("serve the models with another `tandem serve`, and name its URL with --upstream"));
+  }
+  gateway::GatewaySettings settings{.front = front_of(config),
+                                    .queue = config.queue,
+                                    .wait_seconds = config.upstream_wait_seconds,
+                                    .first_byte_seconds = config.upstream_first_byte_seconds,
+                                    .silence_seconds = config.upstream_silence_seconds,
+                                    .answer_seconds = config.upstream_answer_seconds,
+                                    .probe_seconds = config.upstream_probe_seconds,
+                                    .drain_seconds = config.drain_seconds,
+                                    .salt_by_key = config.salt_by_key,
+                                    .version = TANDEM_VERSION};
+  if (!config.upstream_book.empty()) settings.upstreams = TRY(gateway::read_upstreams(config.upstream_book));
+  for (const std::string& given : config.upstreams) settings.upstreams.push_back(TRY(gateway::upstream_of(given)));
+  // Each request is a connection of a client and one to an upstream.
+  constexpr size_t kOtherDescriptors = 512;
+  allow_descriptors(2 * settings.front.connections + kOtherDescriptors);
+  const SystemClock clock;
+  const auto gateway = TRY(gateway::Gateway::listen(std::move(settings), clock));
+  take_signals(config);
+  spdlog::info("asking the upstreams for their models");
+  TRY(gateway->serve([&](const std::vector<std::string>& models) { say_ready(gateway->url(), models); },
+                     serve_stop_requested, serve_keys_requested));
+  return kDone;
+}
+
 Result<int> run_serve(const ServeOptions& options) {
   ServeConfig config;
   Schema schema = config.schema();
   TRY(schema.read(options.config, overrides_of(options)));
   if (!options.models.empty()) config.models = options.models;
   if (!options.candidate_folders.empty()) config.candidate_folders = options.candidate_folders;
-  if (config.models.empty()) return fail(Status::invalid("which model? --model DIR says it"));
+  if (!options.upstreams.empty()) config.upstreams = options.upstreams;
+  if (!config.upstreams.empty() || !config.upstream_book.empty()) return run_gateway(config);
+  if (config.models.empty())
+    return fail(Status::invalid("which model? --model DIR says it, or --upstream URL where others serve it"));
   serve::ServerSettings settings{
-      .host = config.host,
-      .port = static_cast<uint16_t>(config.port),
+      .front = front_of(config),
       .models = TRY(models_of(config, options.format)),
       .embedding_model = config.embedding_model,
-      .access = {.key_file = config.api_key_file,
-                 .key_book = config.keys,
-                 .admin_key_file = config.admin_key_file,
-                 .address_requests_per_minute = config.address_requests_per_minute,
-                 .usage_log = config.usage_log},
-      .tls_certificate = config.tls_certificate,
-      .tls_key = config.tls_key,
       .promotions = {.folders = {config.candidate_folders.begin(), config.candidate_folders.end()},
                      .kept = config.promoted},
       .stored_response_bytes = static_cast<size_t>(config.stored_responses_mb) << 20,
       .threads = config.threads,
       .drain_seconds = config.drain_seconds,
-      .connections = static_cast<size_t>(config.connections),
       .version = TANDEM_VERSION};
-  const bool has_files = !config.api_key_file.empty() || !config.keys.empty() || !config.admin_key_file.empty() ||
-                         !config.tls_certificate.empty();
   constexpr size_t kOtherDescriptors = 256;
-  allow_descriptors(settings.connections + kOtherDescriptors);
+  allow_descriptors(settings.front.connections + kOtherDescriptors);
   const SystemClock clock;
   auto server = TRY(serve::Server::listen(std::move(settings), clock));
-  std::signal(SIGTERM, request_serve_stop);
-  std::signal(SIGINT, request_serve_stop);
-  // Without keys and certificates there is nothing to read again, and a terminal that is closed ends the server.
-  if (has_files) std::signal(SIGHUP, request_serve_keys);
-  std::signal(SIGPIPE, SIG_IGN);
+  take_signals(config);
   spdlog::info("loading {}", join(server->model_names(), ", "));
-  const auto ready = [&] {
-    fmt::print("{}\n", dump_json({{"url", server->url()}, {"models", server->model_names()}, {"pid", ::getpid()}}));
-    std::fflush(stdout);
-    spdlog::info("serving on {}", server->url());
-  };
-  TRY(server->serve(ready, serve_stop_requested, serve_keys_requested));
+  TRY(server->serve([&] { say_ready(server->url(), server->model_names()); }, serve_stop_requested,
+                    serve_keys_requested));
   return kDone;
 }
 
@@ -222,6 +285,10 @@ Result<int> run_serve(const ServeOptions& options) {
 Action add_serve(CLI::App& command) {
   auto options = std::make_shared<ServeOptions>();
   command.add_option("--model", options->models, "Model directory, as DIR or NAME=DIR; may be given several times");
+  command.add_option(
+      "--upstream", options->upstreams,
+      "Server that answers in place of models of its own, as URL or NAME=URL; may be given several times");
+  command.add_option("--upstreams", options->upstream_book, "Book of upstreams with keys and limits (docs/serving.md)");
   command.add_option("--host", options->host, "Address to listen on (default: 127.0.0.1); off loopback it needs keys");
   command.add_option("--port", options->port, "Port (default: 8000); 0 takes a free one")->check(CLI::Range(0, 65535));
   command.add_option("--api-key-file", options->api_key_file,
@@ -259,6 +326,7 @@ Action add_serve(CLI::App& command) {
       "  curl http://127.0.0.1:8000/v1/chat/completions -H 'Content-Type: application/json' -d '{\"model\":"
       "\"SmolLM2-135M-Instruct\",\"messages\":[{\"role\":\"user\",\"content\":\"Say hello.\"}]}'\n"
       "  tandem serve --model coder=runs/tiny/export --host 0.0.0.0 --api-key-file keys.txt\n"
+      "  tandem serve --upstream http://10.0.0.1:8000 --upstream http://10.0.0.2:8000\n"
       "  tandem serve new-key editor >> keys.yaml");
   auto* const self = &command;
   return [options, ctl = add_serve_ctl(command), new_key = add_serve_new_key(command), self]() -> Result<int> {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/book.h"
 #include "base/text.h"
 #include "cli/serve/admin_client.h"
 #include "serve/keys.h"
@@ -94,7 +95,7 @@ Action add_serve_new_key(CLI::App& command) {
       "The entry goes to stdout, the key itself to stderr: it stands nowhere else.\n\n"
       "Examples:\n  tandem serve new-key editor >> keys.yaml");
   return [name]() -> Result<int> {
-    if (!serve::is_key_name(*name)) {
+    if (!is_entry_name(*name)) {
       return fail(
           Status::invalid("the name of a key is 1 to 64 letters, digits, - and _, and not \"extends\"").at("NAME"));
     }

@@ -28,6 +28,7 @@ std::span<const Target> tasks_targets();
 std::span<const Target> rollout_targets();
 std::span<const Target> trainer_targets();
 std::span<const Target> serve_targets();
+std::span<const Target> gateway_targets();
 std::span<const Target> eval_targets();
 
 // All of them.

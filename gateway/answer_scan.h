@@ -1,0 +1,36 @@
+// What an answer says of itself as it passes: its tokens, and the id that later requests go on from.
+//
+// Thread safety: none; one owner.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+#include "wire/event_stream.h"
+
+namespace tandem::gateway {
+
+struct AnswerNotes {
+  uint64_t prompt_tokens = 0, cached_tokens = 0, answer_tokens = 0;
+  bool counted = false;     // it said so; else answer_tokens is the number of its events
+  std::string response_id;  // of /v1/responses; empty: none
+};
+
+class AnswerScan {
+ public:
+  // Of an event stream, piece by piece. One with an event that is too large is passed on all the same.
+  void feed(std::string_view bytes);
+  // Of a body.
+  void read(const Json& body);
+  const AnswerNotes& notes() const { return notes_; }
+
+ private:
+  void read_event(const wire::StreamEvent& event);
+  AnswerNotes notes_;
+  wire::EventStreamDecoder decoder_{size_t{4} << 20};
+  bool readable_ = true;
+};
+
+}  // namespace tandem::gateway

@@ -1,0 +1,51 @@
+// One request of a client on its way to an upstream, and the answer on its way back.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "gateway/answer_scan.h"
+#include "gateway/request_view.h"
+#include "gateway/router.h"
+#include "gateway/upstream.h"
+#include "serve/keys.h"
+#include "wire/http_server.h"
+#include "wire/http_transfers.h"
+
+namespace tandem::gateway {
+
+// GET and DELETE of an answer that was kept: its id stands behind this.
+inline constexpr std::string_view kResponses = "/v1/responses/";
+
+struct Exchange {
+  wire::HttpRequest request;  // its headers and body
+  RequestView view;
+  std::shared_ptr<const serve::KeyTerms> key;
+  serve::Priority priority = serve::Priority::kInteractive;
+  Time arrived{};
+  wire::HttpReply reply;
+  std::string id;  // in the log of usage
+
+  // Of the upstream that has it now.
+  size_t upstream = 0;
+  uint64_t transfer = 0;  // 0: none has it
+  std::optional<wire::TransferHead> head;
+  std::string body;                          // of an answer that is passed on whole
+  std::shared_ptr<wire::HttpStream> stream;  // null before the first bytes of one that is not
+  bool held = false;                         // its client reads too slowly
+  AnswerScan scan;
+};
+
+// Of a head: why it is no answer to pass on; nothing where it is one.
+std::optional<Failure> failure_of(const wire::TransferHead& head);
+bool is_stream(const wire::TransferHead& head);
+
+// What an upstream is sent. Nothing: it has no such path. `limits` has the times.
+std::optional<wire::TransferRequest> transfer_of(const Exchange& exchange, const UpstreamTerms& terms,
+                                                 const wire::TransferRequest& limits);
+// The headers of an answer that clients get.
+std::vector<std::pair<std::string, std::string>> passed_headers(const wire::TransferHead& head,
+                                                                const UpstreamTerms& terms);
+
+}  // namespace tandem::gateway

@@ -1,0 +1,269 @@
+#include "gateway/exchanges.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "base/overloaded.h"
+#include "base/text.h"
+#include "serve/api_error.h"
+#include "serve/request_reader.h"
+
+namespace tandem::gateway {
+
+using serve::error_response;
+using wire::HttpResponse;
+
+namespace {
+
+constexpr size_t kMostUnsent = size_t{1} << 20;  // bytes of a stream whose client reads slowly
+
+}  // namespace
+
+void Exchanges::offer(uint64_t number, const std::shared_ptr<Exchange>& exchange) {
+  RequestView& view = exchange->view;
+  Arrived arrived{.request = number, .key = exchange->key->name, .tokens = view.tokens};
+  const std::string& path = exchange->request.path;
+  if (exchange->request.method != "POST") view.previous = path.substr(kResponses.size());
+  if (view.previous) {
+    const ResponsePlace* const kept = responses_.find(*view.previous, exchange->key->name);
+    if (kept == nullptr) {
+      return exchange->reply(
+          error_response(404, fmt::format("there is no answer \"{}\" any more", view.previous->substr(0, 200))));
+    }
+    arrived.only = kept->upstream;
+    if (view.model.empty()) view.model = kept->model;
+  }
+  const auto models = router_.all_models();
+  if (view.model.empty() && models.size() == 1) view.model = models.front();
+  if (std::ranges::find(models, view.model) == models.end()) return exchange->reply(unknown(view.model));
+  if (auto refusal = serve::refusal_of_model(*exchange->key, view.model)) return exchange->reply(std::move(*refusal));
+  const auto asked = serve::priority_of(exchange->request.header("x-tandem-priority"));
+  exchange->priority = std::max(asked.value_or(serve::Priority::kInteractive), exchange->key->highest);
+  const std::vector<std::string> names = {view.model};
+  const std::string session = exchange->request.headers.contains("x-tandem-session")
+                                  ? std::string(exchange->request.header("x-tandem-session"))
+                                  : view.session;
+  const serve::RuleSubject subject{
+      .key = exchange->key->name, .session = session, .models = names, .priority = exchange->priority};
+  if (auto refusal = access_.refuse(subject)) return exchange->reply(std::move(*refusal));
+  exchange->priority = access_.priority_of(subject);
+  arrived.model = view.model;
+  arrived.priority = exchange->priority;
+  arrived.prefix = view.prefix;
+  exchanges_.emplace(number, exchange);
+  perform(router_.step(arrived, clock_.now()));
+}
+
+void Exchanges::perform(std::vector<RouterAction> actions) {
+  for (auto& action : actions) {
+    std::visit(Overloaded{[&](const Send& send) { begin(send); }, [&](Refuse& refuse) { this->refuse(refuse); },
+                          [&](const Probe& probe) { probes_.begin(probe.upstream); },
+                          [&](const Turned& turned) { say(turned); }},
+               action);
+  }
+}
+
+void Exchanges::begin(const Send& send) {
+  Exchange& exchange = *exchanges_.at(send.request);
+  const UpstreamTerms& terms = upstreams_[send.upstream];
+  exchange.upstream = send.upstream;
+  exchange.head.reset();
+  exchange.body.clear();
+  auto transfer = transfer_of(exchange, terms, limits_);
+  if (!transfer) {
+    exchange.reply(
+        error_response(404, fmt::format("the upstream of this model has no {}", exchange.request.path.substr(0, 200))));
+    return end(send.request, Gone{send.request}, "error");
+  }
+  exchange.transfer = transfers_.start(std::move(*transfer));
+  by_transfer_.emplace(exchange.transfer, send.request);
+}
+
+void Exchanges::refuse(const Refuse& refuse) {
+  const auto found = exchanges_.find(refuse.request);
+  if (found == exchanges_.end()) return;
+  auto response = error_response(refuse.status, refuse.why);
+  if (refuse.retry_after)
+    response.headers.emplace_back(
+        "Retry-After", fmt::format("{}", std::chrono::ceil<std::chrono::seconds>(*refuse.retry_after).count()));
+  found->second->reply(std::move(response));
+  note(*found->second, "error");
+  exchanges_.erase(found);
+}
+
+void Exchanges::say(const Turned& turned) const {
+  const std::string& name = upstreams_[turned.upstream].name;
+  if (turned.open) {
+    spdlog::info("the upstream {} answers: it has {}", name, join(router_.models(turned.upstream), ", "));
+  } else {
+    const Health& health = router_.health(turned.upstream);
+    const Time now = clock_.now();
+    spdlog::warn("the upstream {} gets no requests: {}; it is asked again in {:.1f} s", name,
+                 name_of(turned.failure.value_or(Failure::kFaulty)), to_seconds(health.opens_at(1, now) - now));
+  }
+}
+
+void Exchanges::take_events() {
+  for (wire::TransferEvent& event : transfers_.take_events()) {
+    std::optional<Probed> probed;
+    if (probes_.take(event, probed)) {
+      if (probed) perform(router_.step(*probed, clock_.now()));
+      continue;
+    }
+    const auto found = by_transfer_.find(event.transfer);
+    if (found != by_transfer_.end()) take_answer(found->second, event);
+  }
+}
+
+void Exchanges::take_answer(uint64_t number, wire::TransferEvent& event) {
+  Exchange& exchange = *exchanges_.at(number);
+  if (event.head) {
+    exchange.head = std::move(event.head);
+    if (!failure_of(*exchange.head)) {
+      perform(router_.step(Answering{.request = number, .rate = rate_of(exchange)}, clock_.now()));
+    }
+  }
+  if (!event.bytes.empty()) {
+    if (exchange.head && is_stream(*exchange.head)) {
+      pass_on(exchange, event.bytes);
+    } else {
+      exchange.body += event.bytes;
+    }
+  }
+  if (event.ended) end_answer(number, exchange, event);
+}
+
+void Exchanges::pass_on(Exchange& exchange, std::string_view bytes) {
+  if (!exchange.stream) {
+    exchange.stream = std::make_shared<wire::HttpStream>();
+    exchange.reply({.status = exchange.head->status,
+                    .headers = passed_headers(*exchange.head, upstreams_[exchange.upstream]),
+                    .stream = exchange.stream});
+  }
+  exchange.scan.feed(bytes);
+  exchange.stream->write(bytes);
+  look_after(exchange);
+}
+
+// A client that reads slowly slows its upstream down.
+void Exchanges::look_after(Exchange& exchange) {
+  const bool full = exchange.stream->waiting() > kMostUnsent;
+  if (full == exchange.held) return;
+  exchange.held = full;
+  transfers_.hold(exchange.transfer, full);
+}
+
+void Exchanges::pass_whole(Exchange& exchange) {
+  if (const auto body = parse_json(exchange.body); body && exchange.head->status == 200) exchange.scan.read(*body);
+  HttpResponse response{.status = exchange.head->status,
+                        .headers = passed_headers(*exchange.head, upstreams_[exchange.upstream]),
+                        .body = std::move(exchange.body)};
+  exchange.reply(std::move(response));
+}
+
+// Why what has ended is no answer; nothing where it is one.
+std::optional<Failure> Exchanges::failure_in(const Exchange& exchange, const wire::TransferEvent& event) const {
+  const std::string& name = upstreams_[exchange.upstream].name;
+  if (event.outcome.ok()) {
+    const auto failure = failure_of(*exchange.head);
+    if (failure) spdlog::warn("the upstream {} answered {}", name, exchange.head->status);
+    return failure;
+  }
+  spdlog::warn("the upstream {}: {}", name, event.outcome.to_string());
+  if (exchange.head) return Failure::kBroken;
+  if (!event.connected) return Failure::kUnreachable;
+  return event.outcome.code() == Code::kDeadline ? Failure::kSlow : Failure::kFaulty;
+}
+
+void Exchanges::end_answer(uint64_t number, Exchange& exchange, const wire::TransferEvent& event) {
+  by_transfer_.erase(exchange.transfer);
+  exchange.transfer = 0;
+  const auto failure = failure_in(exchange, event);
+  if (!failure) {
+    if (exchange.stream) {
+      exchange.stream->end();
+    } else {
+      pass_whole(exchange);
+    }
+    return end(number, Answered{number}, "done");
+  }
+  const bool begun = exchange.stream != nullptr;
+  if (begun) {
+    exchange.stream->write(fmt::format("event: error\ndata: {}\n\n",
+                                       dump_json(serve::error_body(502, "the upstream broke off its answer"))));
+    exchange.stream->end();
+  }
+  Failed failed{.request = number, .failure = *failure, .begun = begun};
+  if (exchange.head) {
+    failed.retry_after = retry_after_of(exchange.head->headers, clock_.unix_seconds());
+    failed.rate = rate_of(exchange);
+  }
+  if (begun) return end(number, failed, "error");
+  perform(router_.step(failed, clock_.now()));
+}
+
+RateNews Exchanges::rate_of(const Exchange& exchange) const {
+  return rate_news_of(exchange.head->headers, clock_.unix_seconds());
+}
+
+// The last of an exchange; `event` is what the router is told.
+void Exchanges::end(uint64_t number, const RouterEvent& event, std::string_view outcome) {
+  const auto found = exchanges_.find(number);
+  if (found == exchanges_.end()) return;
+  const auto exchange = std::move(found->second);
+  exchanges_.erase(found);
+  note(*exchange, outcome);
+  if (exchange->transfer != 0) {
+    transfers_.cancel(exchange->transfer);
+    by_transfer_.erase(exchange->transfer);
+  }
+  perform(router_.step(event, clock_.now()));
+}
+
+void Exchanges::note(const Exchange& exchange, std::string_view outcome) {
+  const AnswerNotes& notes = exchange.scan.notes();
+  if (!notes.response_id.empty()) {
+    responses_.add(notes.response_id, {exchange.upstream, exchange.key->name, exchange.view.model});
+  }
+  access_.charge(*exchange.key, notes.prompt_tokens + notes.answer_tokens);
+  access_.log({.time = clock_.unix_seconds(),
+               .id = exchange.id,
+               .key = exchange.key->name,
+               .model = exchange.view.model,
+               .path = exchange.request.path.starts_with(kResponses) ? "/v1/responses" : exchange.request.path,
+               .priority = std::string(serve::name_of(exchange.priority)),
+               .outcome = std::string(outcome),
+               .upstream = outcome == "done" ? upstreams_[exchange.upstream].name : "",
+               .prompt_tokens = notes.prompt_tokens,
+               .cached_tokens = notes.cached_tokens,
+               .answer_tokens = notes.answer_tokens,
+               .seconds = to_seconds(clock_.now() - exchange.arrived)});
+}
+
+void Exchanges::tick() {
+  for (auto& [number, exchange] : exchanges_) {
+    if (exchange->held) look_after(*exchange);
+  }
+  perform(router_.step(Tick{}, clock_.now()));
+}
+
+void Exchanges::end_all(const HttpResponse& response) {
+  while (!exchanges_.empty()) {
+    const uint64_t number = exchanges_.begin()->first;
+    const auto exchange = exchanges_.begin()->second;
+    exchange->stream ? exchange->stream->abandon() : exchange->reply(response);
+    end(number, Gone{number}, "ended");
+  }
+}
+
+HttpResponse Exchanges::unknown(const std::string& name) const {
+  const auto models = router_.all_models();
+  return error_response(404,
+                        fmt::format("there is no model \"{}\"; there is {}", name.substr(0, 200),
+                                    models.empty() ? "none yet" : join(models, ", ")),
+                        "model");
+}
+
+}  // namespace tandem::gateway
