@@ -14,6 +14,7 @@
 
 #include "base/file.h"
 #include "bench/measure.h"
+#include "gateway/gateway.h"
 #include "rollout/engine/engine.h"
 #include "serve/server.h"
 
@@ -164,6 +165,38 @@ class Served {
   std::thread thread_;
 };
 
+// A gateway in this process, in front of one server.
+class Door {
+ public:
+  static Result<std::unique_ptr<Door>> open(uint16_t upstream) {
+    auto door = std::unique_ptr<Door>(new Door);
+    gateway::GatewaySettings wanted{.front = {.port = 0}, .drain_seconds = 0, .version = "bench"};
+    wanted.upstreams.push_back(TRY(gateway::upstream_of(fmt::format("http://127.0.0.1:{}", upstream))));
+    door->gateway_ = TRY(gateway::Gateway::listen(std::move(wanted), door->clock_));
+    door->thread_ = std::thread([raw = door.get()] {
+      raw->status_ = raw->gateway_->serve([raw](const auto&) { raw->ready_ = true; }, raw->stop_, raw->read_keys_);
+    });
+    const auto deadline = Steady::now() + kPatience;
+    while (!door->ready_ && Steady::now() < deadline) std::this_thread::sleep_for(1ms);
+    if (!door->ready_) return fail(Status::deadline("the gateway did not reach its server"));
+    return door;
+  }
+  ~Door() {
+    stop_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+  uint16_t port() const {
+    return static_cast<uint16_t>(std::stoi(gateway_->url().substr(gateway_->url().rfind(':') + 1)));
+  }
+
+ private:
+  SystemClock clock_;
+  std::unique_ptr<gateway::Gateway> gateway_;
+  std::atomic<bool> stop_{false}, read_keys_{false}, ready_{false};
+  Status status_;
+  std::thread thread_;
+};
+
 std::string post(const std::string& path, const Json& body) {
   const std::string text = dump_json(body);
   return fmt::format(
@@ -220,24 +253,33 @@ Result<std::vector<Figure>> bench_serve(const Settings& settings) {
   std::map<int, double> alone;
   for (const int streams : {1, kConnections}) alone[streams] = TRY(engine_alone(settings, streams));
   const auto served = TRY(Served::start(settings));
-  const auto rate = [&](const std::string& request, int connections, int rounds) -> Result<double> {
-    return rounds / TRY(median_seconds(settings.seconds, [&] {
-             return exchange(served->port(), connections, request, rounds, ends_whole);
-           }));
+  const auto rate_at = [&](uint16_t port, const std::string& request, int connections, int rounds) -> Result<double> {
+    return rounds / TRY(median_seconds(settings.seconds,
+                                       [&] { return exchange(port, connections, request, rounds, ends_whole); }));
+  };
+  const auto rate = [&](const std::string& request, int connections, int rounds) {
+    return rate_at(served->port(), request, connections, rounds);
   };
   figures.push_back({fmt::format("GET /health, {} connections", kConnections), TRY(rate(health, kConnections, kRounds)),
                      "/s", sockets, "sockets"});
   // Read, checked, made into tokens and answered, without a token to sample.
   const auto empty = post("/v1/completions", {{"model", "model"}, {"prompt", {5, 6, 7, 8}}, {"max_tokens", 0}});
-  figures.push_back({fmt::format("completions of no token, {} connections", kConnections),
-                     TRY(rate(empty, kConnections, kRounds)), "/s", sockets, "sockets"});
+  const double direct = TRY(rate(empty, kConnections, kRounds));
+  figures.push_back(
+      {fmt::format("completions of no token, {} connections", kConnections), direct, "/s", sockets, "sockets"});
+  const auto door = TRY(Door::open(served->port()));
+  figures.push_back({"the same through a gateway", TRY(rate_at(door->port(), empty, kConnections, kRounds)), "/s",
+                     direct, "the server alone"});
   const std::vector<int32_t> prompt(kPrompt, 5);
   for (const int streams : {1, kConnections}) {
     const auto request =
         post("/v1/completions",
              {{"model", "model"}, {"prompt", prompt}, {"max_tokens", kSaid}, {"ignore_eos", true}, {"stream", true}});
-    figures.push_back({fmt::format("streamed tokens, {} at once", streams),
-                       kSaid * TRY(rate(request, streams, streams)), "tok/s", alone[streams], "engine alone"});
+    const double tokens = kSaid * TRY(rate(request, streams, streams));
+    figures.push_back(
+        {fmt::format("streamed tokens, {} at once", streams), tokens, "tok/s", alone[streams], "engine alone"});
+    figures.push_back({"the same through a gateway", kSaid * TRY(rate_at(door->port(), request, streams, streams)),
+                       "tok/s", tokens, "the server alone"});
   }
   return figures;
 }
