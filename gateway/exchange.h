@@ -23,6 +23,7 @@ struct Exchange {
   RequestView view;
   std::shared_ptr<const serve::KeyTerms> key;
   serve::Priority priority = serve::Priority::kInteractive;
+  std::string session;  // as the client says it, or empty
   Time arrived{};
   wire::HttpReply reply;
   std::string id;  // in the log of usage

@@ -19,6 +19,10 @@ namespace {
 
 constexpr size_t kMostUnsent = size_t{1} << 20;  // bytes of a stream whose client reads slowly
 
+std::string error_event(int status, std::string_view message) {
+  return fmt::format("event: error\ndata: {}\n\n", dump_json(serve::error_body(status, message)));
+}
+
 }  // namespace
 
 void Exchanges::offer(uint64_t number, const std::shared_ptr<Exchange>& exchange) {
@@ -41,12 +45,12 @@ void Exchanges::offer(uint64_t number, const std::shared_ptr<Exchange>& exchange
   if (auto refusal = serve::refusal_of_model(*exchange->key, view.model)) return exchange->reply(std::move(*refusal));
   const auto asked = serve::priority_of(exchange->request.header("x-tandem-priority"));
   exchange->priority = std::max(asked.value_or(serve::Priority::kInteractive), exchange->key->highest);
+  exchange->session = exchange->request.headers.contains("x-tandem-session")
+                          ? std::string(exchange->request.header("x-tandem-session"))
+                          : view.session;
   const std::vector<std::string> names = {view.model};
-  const std::string session = exchange->request.headers.contains("x-tandem-session")
-                                  ? std::string(exchange->request.header("x-tandem-session"))
-                                  : view.session;
   const serve::RuleSubject subject{
-      .key = exchange->key->name, .session = session, .models = names, .priority = exchange->priority};
+      .key = exchange->key->name, .session = exchange->session, .models = names, .priority = exchange->priority};
   if (auto refusal = access_.refuse(subject)) return exchange->reply(std::move(*refusal));
   exchange->priority = access_.priority_of(subject);
   arrived.model = view.model;
@@ -191,8 +195,7 @@ void Exchanges::end_answer(uint64_t number, Exchange& exchange, const wire::Tran
   }
   const bool begun = exchange.stream != nullptr;
   if (begun) {
-    exchange.stream->write(fmt::format("event: error\ndata: {}\n\n",
-                                       dump_json(serve::error_body(502, "the upstream broke off its answer"))));
+    exchange.stream->write(error_event(502, "the upstream broke off its answer"));
     exchange.stream->end();
   }
   Failed failed{.request = number, .failure = *failure, .begun = begun};
@@ -247,6 +250,24 @@ void Exchanges::tick() {
     if (exchange->held) look_after(*exchange);
   }
   perform(router_.step(Tick{}, clock_.now()));
+}
+
+void Exchanges::end_those(const serve::Rule& rule, const std::string& message) {
+  for (const auto& [number, exchange] : std::map(exchanges_)) {
+    const std::vector<std::string> names = {exchange->view.model};
+    if (!concerns(rule, {.key = exchange->key->name,
+                         .session = exchange->session,
+                         .models = names,
+                         .priority = exchange->priority}))
+      continue;
+    if (exchange->stream) {
+      exchange->stream->write(error_event(403, message));
+      exchange->stream->end();
+    } else {
+      exchange->reply(error_response(403, message));
+    }
+    end(number, Gone{number}, "ended");
+  }
 }
 
 void Exchanges::end_all(const HttpResponse& response) {

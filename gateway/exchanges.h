@@ -39,6 +39,8 @@ class Exchanges {
   // The client of a request has gone; unknown ones are ignored.
   void gone(uint64_t number) { end(number, Gone{number}, "gone"); }
   void tick();
+  // Ends those that a rule of an admin concerns with 403.
+  void end_those(const serve::Rule& rule, const std::string& message);
   // Ends all of them: those that have no answer yet get this one.
   void end_all(const wire::HttpResponse& response);
 

@@ -13,7 +13,9 @@
 #include "gateway/exchanges.h"
 #include "gateway/pages.h"
 #include "serve/api_error.h"
+#include "serve/cors.h"
 #include "serve/request_reader.h"
+#include "serve/rule_desk.h"
 
 namespace tandem::gateway {
 
@@ -72,7 +74,19 @@ class Gateway::Loop {
         transfers_(std::move(transfers)),
         exchanges_(router_, settings_.upstreams, *transfers_, access_, limits_of(settings_), probe_limit(settings_),
                    clock_),
-        started_(static_cast<int64_t>(clock.unix_seconds())) {}
+        rule_desk_(access_, ruled_requests()),
+        body_paths_(access_),
+        started_(static_cast<int64_t>(clock.unix_seconds())) {
+    rule_desk_.add_to(body_paths_);
+    body_paths_.add({"/upstreams",
+                     "GET",
+                     "Each upstream: its state, limit and counters",
+                     serve::FieldTable({}),
+                     {},
+                     [this](const HttpRequest&, serve::Fields&, const std::string&, const HttpReply& reply) {
+                       reply(json_response(200, upstream_list(router_, settings_.upstreams, clock_.now())));
+                     }});
+  }
 
   const std::string& url() const { return front_.url; }
 
@@ -96,7 +110,7 @@ class Gateway::Loop {
     handler.malformed = [&](int status, const std::string& message) { return error_response(status, message); };
     handler.tick = [&] { tick(ready, stop, read_keys); };
     exchanges_.tick();
-    return front_.http.serve(handler, ended_);
+    return front_.http.serve(serve::with_cors(std::move(handler), settings_.front.cors_origins), ended_);
   }
 
  private:
@@ -109,10 +123,9 @@ class Gateway::Loop {
       if (request.method == "POST") return take(std::move(request), reply);
       return other_method(reply, "POST");
     }
-    if (path == "/upstreams") {
-      const auto admin = access_.admin_of(path, request);
-      return admin ? reply(json_response(200, upstream_list(router_, settings_.upstreams, clock_.now())))
-                   : reply(error_response(403, admin.error().to_string()));
+    if (const auto* const found = body_paths_.find(path)) {
+      if (get != (found->method == "GET")) return other_method(reply, std::string(found->method).c_str());
+      return body_paths_.answer(*found, request, access_.caller(request)->name, reply);
     }
     const auto page = page_of(path);
     if (!page) {
@@ -122,10 +135,22 @@ class Gateway::Loop {
     get ? reply(*page) : other_method(reply, "GET");
   }
 
-  static std::vector<std::string> paths() {
+  std::vector<std::string> paths() const {
     std::vector<std::string> all(kPaths.begin(), kPaths.end());
-    all.insert(all.end(), {"/v1/models", "/health", "/ready", "/version", "/load", "/metrics", "/upstreams"});
+    all.insert(all.end(), {"/v1/models", "/health", "/ready", "/version", "/load", "/metrics"});
+    for (const auto& path : body_paths_.described()) all.emplace_back(path.path);
     return all;
+  }
+
+  serve::RuledRequests ruled_requests() {
+    return {
+        .has_model =
+            [this](const std::string& model) {
+              const auto models = router_.all_models();
+              return std::ranges::find(models, model) != models.end();
+            },
+        .unknown = [this](const std::string& model) { return exchanges_.unknown(model); },
+        .end = [this](const serve::Rule& rule, const std::string& message) { exchanges_.end_those(rule, message); }};
   }
 
   static void other_method(const HttpReply& reply, const char* method) {
@@ -238,6 +263,8 @@ class Gateway::Loop {
   WorkQueue queue_;
   std::unique_ptr<wire::HttpTransfers> transfers_;
   Exchanges exchanges_;
+  serve::RuleDesk rule_desk_;
+  serve::BodyPaths body_paths_;
   const int64_t started_;
   const uint64_t run_ = unique_number();
   std::map<uint64_t, std::shared_ptr<Exchange>> reading_;  // by the number of the HTTP request

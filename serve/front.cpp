@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include "serve/cors.h"
+
 namespace tandem::serve {
 namespace {
 
@@ -37,6 +39,7 @@ Result<Front> open_front(const FrontSettings& settings, const Clock& clock) {
         Status::invalid(fmt::format("{} can be reached from other machines, and there are no keys", settings.host))
             .hint("give --api-key-file F, a file with a key on each line"));
   }
+  TRY(check_origins(settings.cors_origins));
   auto access = TRY(Access::open(settings.access, clock));
   if (settings.tls_certificate.empty() != settings.tls_key.empty())
     return fail(Status::invalid("serve.tls_certificate and serve.tls_key are set together, or none of them"));

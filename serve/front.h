@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "serve/access.h"
 #include "wire/http_server.h"
@@ -18,6 +19,7 @@ struct FrontSettings {
   AccessSettings access;
   fs::path tls_certificate, tls_key;  // PEM, both or none: plain HTTP
   size_t connections = 8192;
+  std::vector<std::string> cors_origins = {};  // see serve/cors.h
 };
 
 struct Front {
@@ -30,7 +32,7 @@ struct Front {
   void read_files_again(bool surely);
 };
 
-// kInvalid for a host off loopback without keys.
+// kInvalid for a host off loopback without keys, and for origins that are none.
 Result<Front> open_front(const FrontSettings& settings, const Clock& clock);
 
 }  // namespace tandem::serve

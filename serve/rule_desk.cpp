@@ -52,6 +52,22 @@ Json json_of(const Rule& rule) {
 
 }  // namespace
 
+RuledRequests requests_of(const ModelSet& models) {
+  return {.has_model = [&models](const std::string& model) { return models.find(model).has_value(); },
+          .unknown = [&models](const std::string& model) { return models.unknown(model); },
+          .end =
+              [&models](const Rule& rule, const std::string& message) {
+                for (const auto& lane : models.lanes()) {
+                  lane->end_those(403, message, [&](const Lane::Request& request) {
+                    return concerns(rule, {.key = request.key,
+                                           .session = request.session,
+                                           .models = lane->settings().names,
+                                           .priority = request.prepared.generation.priority});
+                  });
+                }
+              }};
+}
+
 void RuleDesk::add_to(BodyPaths& paths) {
   paths.add({"/rules",
              "GET",
@@ -94,7 +110,7 @@ void RuleDesk::set(Fields& fields, const std::string& who, const HttpReply& repl
     return reply(error_response(400, fmt::format("\"name\" of a class must be one of {}", fmt::join(kPriorities, ", ")),
                                 "name"));
   }
-  if (rule.of == RuleOf::kModel && !models_.find(rule.name)) return reply(models_.unknown(rule.name));
+  if (rule.of == RuleOf::kModel && !requests_.has_model(rule.name)) return reply(requests_.unknown(rule.name));
   if (!access_.rules().set(rule)) {
     return reply(error_response(409, fmt::format("there are {} rules already; remove some", Rules::kMost)));
   }
@@ -102,14 +118,7 @@ void RuleDesk::set(Fields& fields, const std::string& who, const HttpReply& repl
   if (rule.action == RuleAction::kBlock) {
     const auto message = fmt::format("requests of this {} are blocked", name_of(rule.of)) +
                          (rule.reason.empty() ? "" : ": " + rule.reason);
-    for (const auto& lane : models_.lanes()) {
-      lane->end_those(403, message, [&](const Lane::Request& request) {
-        return concerns(rule, {.key = request.key,
-                               .session = request.session,
-                               .models = lane->settings().names,
-                               .priority = request.prepared.generation.priority});
-      });
-    }
+    requests_.end(rule, message);
   }
   show(reply);
 }

@@ -4,6 +4,7 @@
 // Thread safety: none; the server's loop owns it.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "serve/access.h"
@@ -12,10 +13,20 @@
 
 namespace tandem::serve {
 
+// Whom the rules are about.
+struct RuledRequests {
+  std::function<bool(const std::string& model)> has_model;
+  std::function<wire::HttpResponse(const std::string& model)> unknown;
+  // Ends those that the rule concerns with 403 and the message.
+  std::function<void(const Rule& rule, const std::string& message)> end;
+};
+// `models` outlives it.
+RuledRequests requests_of(const ModelSet& models);
+
 class RuleDesk {
  public:
-  // Both outlive this.
-  RuleDesk(Access& access, const ModelSet& models) : access_(access), models_(models) {}
+  // `access` outlives this.
+  RuleDesk(Access& access, RuledRequests requests) : access_(access), requests_(std::move(requests)) {}
   void add_to(BodyPaths& paths);
 
  private:
@@ -24,7 +35,7 @@ class RuleDesk {
   void remove(Fields& fields, const std::string& who, const wire::HttpReply& reply);
 
   Access& access_;
-  const ModelSet& models_;
+  const RuledRequests requests_;
 };
 
 }  // namespace tandem::serve

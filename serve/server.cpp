@@ -11,6 +11,7 @@
 #include "serve/api_error.h"
 #include "serve/body_paths.h"
 #include "serve/control.h"
+#include "serve/cors.h"
 #include "serve/intake.h"
 #include "serve/model_set.h"
 #include "serve/openapi.h"
@@ -43,7 +44,7 @@ class Server::Loop {
         queue_(1, kMostWaitingReads),
         control_(access_, models_, queue_),
         promotions_(settings_.promotions, models_, http_, clock_),
-        rule_desk_(access_, models_),
+        rule_desk_(access_, requests_of(models_)),
         body_paths_(access_),
         stored_(settings_.stored_response_bytes),
         intake_(models_, queue_, promotions_, access_, stored_, settings_.threads, clock_),
@@ -69,7 +70,7 @@ class Server::Loop {
     handler.gone = [&](uint64_t number) { gone(number); };
     handler.malformed = [&](int status, const std::string& message) { return error_response(status, message); };
     handler.tick = [&] { tick(stop, read_keys); };
-    const Status status = http_.serve(handler, ended_);
+    const Status status = http_.serve(with_cors(std::move(handler), settings_.front.cors_origins), ended_);
     return trouble_.ok() ? status : trouble_;
   }
 

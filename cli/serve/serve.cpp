@@ -29,7 +29,7 @@ void request_serve_keys(int) { serve_keys_requested = true; }
 
 // As configs say it, under "serve".
 struct ServeConfig {
-  std::vector<std::string> models, candidate_folders, upstreams;
+  std::vector<std::string> models, candidate_folders, upstreams, cors_origins;
   std::string upstream_book;
   double upstream_wait_seconds = 30, upstream_first_byte_seconds = 300, upstream_silence_seconds = 60;
   double upstream_answer_seconds = 3600, upstream_probe_seconds = 5;
@@ -80,6 +80,9 @@ struct ServeConfig {
              "promoted")
         .add("serve.promoted", promoted,
              "File that keeps what was promoted, so that the next start serves it; empty: it serves what models says")
+        .add("serve.cors_origins", cors_origins,
+             "Origins, such as https://app.example.com, whose pages may use the server from a browser; * is all. None: "
+             "no page may")
         .add("serve.salt_by_key", salt_by_key,
              "What was computed of prompts is shared within a key alone, so that no key learns from times what others "
              "ask")
@@ -199,7 +202,8 @@ serve::FrontSettings front_of(const ServeConfig& config) {
                      .usage_log = config.usage_log},
           .tls_certificate = config.tls_certificate,
           .tls_key = config.tls_key,
-          .connections = static_cast<size_t>(config.connections)};
+          .connections = static_cast<size_t>(config.connections),
+          .cors_origins = config.cors_origins};
 }
 
 void take_signals(const ServeConfig& config) {

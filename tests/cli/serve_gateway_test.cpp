@@ -204,6 +204,27 @@ TEST_F(ServeGateway, keys_end_at_the_door_and_use_is_written) {
   serving.join();
 }
 
+TEST_F(ServeGateway, rules_of_admins_hold_here_too) {
+  const auto chief = serve::make_key(), editor = serve::make_key();
+  std::ofstream(root() / "door.yaml") << "chief:\n  sha256: " << chief.sha256
+                                      << "\n  admin: true\neditor:\n  sha256: " << editor.sha256 << "\n";
+  start_replica(0);
+  start_gateway(urls(), {"--keys", (root() / "door.yaml").string()});
+  const auto say = [&] { return ask("/v1/chat/completions", dump_json(chat("x", {{"max_tokens", 2}})), editor.text); };
+  EXPECT_EQ(say().status, 200);
+  EXPECT_EQ(ask("/upstreams", "", editor.text, "GET").status, 403);
+  const Json upstreams = ask("/upstreams", "", chief.text, "GET").json();
+  EXPECT_EQ(upstreams["upstreams"][0]["answered"], 1);
+  ::setenv("TANDEM_ADMIN_KEY", chief.text.c_str(), 1);
+  EXPECT_EQ(tandem({"serve", "ctl", "block", "key=editor", "--reason", "on leave", "--server", url_}), 0);
+  const auto refused = say();
+  EXPECT_EQ(refused.status, 403);
+  EXPECT_THAT(refused.body, HasSubstr("on leave"));
+  EXPECT_EQ(tandem({"serve", "ctl", "allow", "key=editor", "--server", url_}), 0);
+  ::unsetenv("TANDEM_ADMIN_KEY");
+  EXPECT_EQ(say().status, 200);
+}
+
 TEST_F(ServeGateway, what_cannot_be_is_said_at_the_start) {
   EXPECT_EQ(tandem({"serve", "--upstream", "10.0.0.1:8000"}), 2);
   EXPECT_THAT(text(output()), HasSubstr("is not a URL such as"));
