@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <set>
+#include <string>
 
 #include "kernels/gemm.h"
 
@@ -28,6 +31,20 @@ T rounded(float value) {
     return kernels::to_bf16(value);
 }
 
+bool is_finite(float value) { return std::isfinite(value); }
+bool is_finite(kernels::bf16 value) { return std::isfinite(kernels::to_float(value)); }
+
+template <typename T>
+std::string_view bytes_of(const std::vector<T>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
+}
+
+std::vector<std::pair<int, int>> shapes_of(const ParameterLayout& layout) {
+  std::vector<std::pair<int, int>> shapes;
+  for (const Parameter& p : layout.parameters) shapes.emplace_back(p.rows, p.columns);
+  return shapes;
+}
+
 }  // namespace
 
 template <>
@@ -45,13 +62,14 @@ Status LiveAdapter::take(kernels::Stream& stream, const Adapter& adapter, const 
   const auto linear = linear_parameters(layout);
   const auto rank = static_cast<size_t>(adapter.rank), even = static_cast<size_t>(rank_);
   parts.resize(layout.parameters.size());
+  std::string contents;  // a line for each matrix, of which the digest is
   for (size_t i = 0; i < layout.parameters.size(); ++i) {
     for (const ParameterPart& part : layout.parameters[i].parts) {
       const auto found = adapter.factors.find(part.checkpoint_name);
       if (found == adapter.factors.end()) continue;
       if (!linear.contains(static_cast<int>(i))) {
         return Status::invalid(fmt::format("an adapter of {} cannot be live", part.checkpoint_name))
-            .hint("merge it: leave out --live");
+            .hint("merge it into the model: tandem import --adapter, or leave out --live");
       }
       const auto rows = static_cast<size_t>(part.rows), columns = static_cast<size_t>(found->second.columns);
       std::vector<T> a(even * columns), b(rows * even);
@@ -60,6 +78,13 @@ Status LiveAdapter::take(kernels::Stream& stream, const Adapter& adapter, const 
         for (size_t r = 0; r < rank; ++r)
           b[row * even + r] = rounded<T>(adapter.scale() * found->second.b[row * rank + r]);
       }
+      const auto finite = [](T value) { return is_finite(value); };
+      if (!std::ranges::all_of(a, finite) || !std::ranges::all_of(b, finite)) {
+        return Status::invalid(
+            fmt::format("the factors of {} hold NaN or a number that is too large", part.checkpoint_name));
+      }
+      contents +=
+          fmt::format("{} {} {} {}\n", i, part.first_row, digest_of(bytes_of(a)).hex(), digest_of(bytes_of(b)).hex());
       Part<T> packed{.first_row = part.first_row, .rows = part.rows};
       packed.a = Buffer<T>(kernels::packed_size(rank_, found->second.columns));
       packed.b = Buffer<T>(kernels::packed_size(part.rows, rank_));
@@ -68,19 +93,43 @@ Status LiveAdapter::take(kernels::Stream& stream, const Adapter& adapter, const 
       parts[i].push_back(std::move(packed));
     }
   }
+  digest_ = digest_of(contents);
   return {};
 }
 
 Result<std::shared_ptr<const LiveAdapter>> LiveAdapter::create(kernels::Stream& stream, const Adapter& adapter,
                                                                const Weights& weights) {
-  TRY(check_fits(adapter, matrices_of(weights.layout())));
+  return create(stream, adapter, weights.layout(), weights.format());
+}
+
+Result<std::shared_ptr<const LiveAdapter>> LiveAdapter::create(kernels::Stream& stream, const Adapter& adapter,
+                                                               const ParameterLayout& layout, WeightFormat format) {
+  TRY(check_fits(adapter, matrices_of(layout)));
   auto live = std::make_shared<LiveAdapter>();
   live->rank_ = (adapter.rank + 1) / 2 * 2;
-  if (weights.format() == WeightFormat::kFloat32)
-    TRY(live->take(stream, adapter, weights.layout(), live->float32_));
+  live->float32_format_ = format == WeightFormat::kFloat32;
+  live->shapes_ = shapes_of(layout);
+  if (live->float32_format_)
+    TRY(live->take(stream, adapter, layout, live->float32_));
   else
-    TRY(live->take(stream, adapter, weights.layout(), live->bf16_));
+    TRY(live->take(stream, adapter, layout, live->bf16_));
   return std::shared_ptr<const LiveAdapter>(std::move(live));
+}
+
+bool LiveAdapter::fits(const ParameterLayout& layout, WeightFormat format) const {
+  return float32_format_ == (format == WeightFormat::kFloat32) && shapes_ == shapes_of(layout);
+}
+
+size_t LiveAdapter::bytes() const {
+  size_t bytes = 0;
+  const auto count = [&](const auto& all) {
+    for (const auto& of_parameter : all) {
+      for (const auto& part : of_parameter) bytes += (part.a.size() + part.b.size()) * sizeof(*part.a.data());
+    }
+  };
+  count(bf16_);
+  count(float32_);
+  return bytes;
 }
 
 Result<std::shared_ptr<const LiveAdapter>> LiveAdapter::read(kernels::Stream& stream, const fs::path& directory,

@@ -1,4 +1,6 @@
 // A LoRA adapter beside weights that stay as they are: y = x W, then y + (x A^T) (s B)^T for its matrices.
+// It is attached to all rows (Weights::attach), or to those of some sequences of a batch (model/executor.h): a row has
+// the same bits either way, whatever the adapters of other rows.
 //
 // For weights that cannot take a sum without loss (fp8), or that are shared. Factors are in the number format of the
 // activations, s B rounded to it once; x A^T is rounded to it, and the sum with y once more, so a token has other bits
@@ -11,6 +13,7 @@
 #include <vector>
 
 #include "base/buffer.h"
+#include "base/digest.h"
 #include "model/adapter.h"
 #include "model/transformer.h"
 
@@ -18,14 +21,26 @@ namespace tandem::model {
 
 class LiveAdapter {
  public:
-  // Of the format of `weights`, which it does not keep. kInvalid where the model has no such matrix, and of experts,
-  // routers, the head and the inner matrices of latent attention: those can only be merged.
+  // Of the format of `weights`, which it does not keep. kInvalid where the model has no such matrix, where a factor is
+  // no finite number, and of experts, routers, the head and the inner matrices of latent attention: those can only be
+  // merged.
   static Result<std::shared_ptr<const LiveAdapter>> create(kernels::Stream& stream, const Adapter& adapter,
                                                            const Weights& weights);
+
+  // The same of any weights of that layout and format.
+  static Result<std::shared_ptr<const LiveAdapter>> create(kernels::Stream& stream, const Adapter& adapter,
+                                                           const ParameterLayout& layout, WeightFormat format);
 
   // What `read_adapter` and it do; an error names the file.
   static Result<std::shared_ptr<const LiveAdapter>> read(kernels::Stream& stream, const fs::path& directory,
                                                          const Weights& weights);
+
+  // Whether it was made for such weights. All formats but float32 have the same factors.
+  bool fits(const ParameterLayout& layout, WeightFormat format) const;
+  int rank() const { return rank_; }  // of the adapter, or one more where that is odd
+  size_t bytes() const;               // of the factors
+  // Of the factors as they are multiplied, and of what they belong to: equal where the products are.
+  const Digest& digest() const { return digest_; }
 
   // Adds to `out`, the products [rows][outputs] of `x` [rows][inputs] with a parameter, what the factors make of `x`.
   // `low` is for what lies between.
@@ -48,6 +63,9 @@ class LiveAdapter {
   Status take(kernels::Stream& stream, const Adapter& adapter, const ParameterLayout& layout, Parts<T>& parts);
 
   int rank_ = 0;  // even
+  bool float32_format_ = false;
+  std::vector<std::pair<int, int>> shapes_;  // of all parameters
+  Digest digest_;
   Parts<kernels::bf16> bf16_;
   Parts<float> float32_;
 };
