@@ -94,7 +94,9 @@ void RuleDesk::set(Fields& fields, const std::string& who, const HttpReply& repl
     return reply(error_response(400, fmt::format("\"name\" of a class must be one of {}", fmt::join(kPriorities, ", ")),
                                 "name"));
   }
-  if (rule.of == RuleOf::kModel && !models_.find(rule.name)) return reply(models_.unknown(rule.name));
+  const auto adapters = models_.adapters();
+  const bool names_adapter = std::ranges::find(adapters, rule.name, &ServedAdapter::name) != adapters.end();
+  if (rule.of == RuleOf::kModel && !names_adapter && !models_.find(rule.name)) return reply(models_.unknown(rule.name));
   if (!access_.rules().set(rule)) {
     return reply(error_response(409, fmt::format("there are {} rules already; remove some", Rules::kMost)));
   }
@@ -104,9 +106,11 @@ void RuleDesk::set(Fields& fields, const std::string& who, const HttpReply& repl
                          (rule.reason.empty() ? "" : ": " + rule.reason);
     for (const auto& lane : models_.lanes()) {
       lane->end_those(403, message, [&](const Lane::Request& request) {
+        auto names = lane->settings().names;
+        if (!request.adapter.empty()) names.push_back(request.adapter);
         return concerns(rule, {.key = request.key,
                                .session = request.session,
-                               .models = lane->settings().names,
+                               .models = names,
                                .priority = request.prepared.generation.priority});
       });
     }

@@ -35,18 +35,19 @@ Status UsageLog::reopen() {
 
 void UsageLog::write(const UsageLine& usage) {
   if (path_.empty()) return;
-  const Json line = {{"time", usage.time},
-                     {"id", usage.id},
-                     {"key", usage.key},
-                     {"model", usage.model},
-                     {"path", usage.path},
-                     {"priority", usage.priority},
-                     {"outcome", usage.outcome},
-                     {"prompt_tokens", usage.prompt_tokens},
-                     {"cached_tokens", usage.cached_tokens},
-                     {"answer_tokens", usage.answer_tokens},
-                     {"seconds", usage.seconds},
-                     {"core_seconds", usage.core_seconds}};
+  Json line = {{"time", usage.time},
+               {"id", usage.id},
+               {"key", usage.key},
+               {"model", usage.model},
+               {"path", usage.path},
+               {"priority", usage.priority},
+               {"outcome", usage.outcome},
+               {"prompt_tokens", usage.prompt_tokens},
+               {"cached_tokens", usage.cached_tokens},
+               {"answer_tokens", usage.answer_tokens},
+               {"seconds", usage.seconds},
+               {"core_seconds", usage.core_seconds}};
+  if (!usage.adapter.empty()) line["adapter"] = usage.adapter;
   const Status written = write_all(file_.get(), dump_json(line) + "\n", path_.string());
   if (written.ok()) return;
   if (lost_++ == 0) spdlog::error("lines of usage are lost: {}", written.to_string());

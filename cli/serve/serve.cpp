@@ -28,7 +28,8 @@ void request_serve_keys(int) { serve_keys_requested = true; }
 
 // As configs say it, under "serve".
 struct ServeConfig {
-  std::vector<std::string> models, candidate_folders;
+  std::vector<std::string> models, candidate_folders, adapters;
+  int max_adapters = 64, max_adapter_rank = 256, adapter_memory_mb = 1024;
   bool salt_by_key = false;
   std::string promoted;
   std::string keys, usage_log, tls_certificate, tls_key;
@@ -58,8 +59,15 @@ struct ServeConfig {
              "File with a key on each line for admins, who may change the server while it runs, beside those of the "
              "book of keys")
         .add("serve.candidate_folders", candidate_folders,
-             "Folders below which new versions of a model may lie that an admin tries and promotes; none: nothing is "
-             "promoted")
+             "Folders below which new versions of a model may lie that an admin tries and promotes, and LoRA adapters "
+             "that an admin loads; none: nothing is promoted or loaded")
+        .add("serve.adapters", adapters,
+             "LoRA adapters, each as NAME=DIR, or NAME@MODEL=DIR where it is not for the first model; the name is what "
+             "clients ask for as their model")
+        .add("serve.max_adapters", max_adapters, "Adapters that are loaded at once, at most", 1, 1024)
+        .add("serve.max_adapter_rank", max_adapter_rank, "Rank of an adapter, at most", 1, 4096)
+        .add("serve.adapter_memory_mb", adapter_memory_mb, "Memory for the factors of all adapters together, at most",
+             1, 1 << 20)
         .add("serve.promoted", promoted,
              "File that keeps what was promoted, so that the next start serves it; empty: it serves what models says")
         .add("serve.salt_by_key", salt_by_key,
@@ -85,7 +93,7 @@ struct ServeConfig {
 };
 
 struct ServeOptions {
-  std::vector<std::string> models, candidate_folders;
+  std::vector<std::string> models, candidate_folders, adapters;
   std::string promoted, keys, usage_log, tls_certificate, tls_key;
   std::string host, api_key_file, admin_key_file, embedding_model, config, device, speculation;
   std::optional<int> port, slots, max_tokens, threads;
@@ -162,6 +170,30 @@ Result<std::vector<serve::LaneSettings>> models_of(const ServeConfig& config, co
   return models;
 }
 
+// "NAME=DIR", or "NAME@MODEL=DIR".
+Result<std::vector<serve::AdapterSettings::First>> adapters_of(const ServeConfig& config) {
+  std::vector<serve::AdapterSettings::First> adapters;
+  for (const std::string& given : config.adapters) {
+    const size_t equals = given.find('=');
+    if (equals == std::string::npos || equals == 0 || equals + 1 == given.size()) {
+      return fail(Status::invalid(fmt::format("\"{}\" names no adapter", given))
+                      .at("--adapter")
+                      .hint("write NAME=DIR, or NAME@MODEL=DIR"));
+    }
+    const std::string name = given.substr(0, equals);
+    const fs::path directory = given.substr(equals + 1);
+    const size_t at = name.find('@');
+    std::error_code error;
+    const auto whole = fs::canonical(directory, error);
+    if (error || !fs::is_directory(whole))
+      return fail(Status::invalid(fmt::format("there is no folder {}", directory.string())).at("--adapter"));
+    adapters.push_back({.name = name.substr(0, at),
+                        .model = at == std::string::npos ? std::string() : name.substr(at + 1),
+                        .directory = whole});
+  }
+  return adapters;
+}
+
 // Connections are descriptors, and few are allowed unless somebody asks.
 void allow_descriptors(size_t wanted) {
   rlimit limit{};
@@ -176,6 +208,7 @@ Result<int> run_serve(const ServeOptions& options) {
   TRY(schema.read(options.config, overrides_of(options)));
   if (!options.models.empty()) config.models = options.models;
   if (!options.candidate_folders.empty()) config.candidate_folders = options.candidate_folders;
+  if (!options.adapters.empty()) config.adapters = options.adapters;
   if (config.models.empty()) return fail(Status::invalid("which model? --model DIR says it"));
   serve::ServerSettings settings{
       .host = config.host,
@@ -191,6 +224,11 @@ Result<int> run_serve(const ServeOptions& options) {
       .tls_key = config.tls_key,
       .promotions = {.folders = {config.candidate_folders.begin(), config.candidate_folders.end()},
                      .kept = config.promoted},
+      .adapters = {.first = TRY(adapters_of(config)),
+                   .folders = {config.candidate_folders.begin(), config.candidate_folders.end()},
+                   .count = config.max_adapters,
+                   .rank = config.max_adapter_rank,
+                   .bytes = static_cast<size_t>(config.adapter_memory_mb) << 20},
       .stored_response_bytes = static_cast<size_t>(config.stored_responses_mb) << 20,
       .threads = config.threads,
       .drain_seconds = config.drain_seconds,
@@ -209,7 +247,9 @@ Result<int> run_serve(const ServeOptions& options) {
   std::signal(SIGPIPE, SIG_IGN);
   spdlog::info("loading {}", join(server->model_names(), ", "));
   const auto ready = [&] {
-    fmt::print("{}\n", dump_json({{"url", server->url()}, {"models", server->model_names()}, {"pid", ::getpid()}}));
+    Json line = {{"url", server->url()}, {"models", server->model_names()}, {"pid", ::getpid()}};
+    if (const auto adapters = server->adapter_names(); !adapters.empty()) line["adapters"] = adapters;
+    fmt::print("{}\n", dump_json(line));
     std::fflush(stdout);
     spdlog::info("serving on {}", server->url());
   };
@@ -234,8 +274,13 @@ Action add_serve(CLI::App& command) {
       "--admin-key-file", options->admin_key_file,
       "File with a key on each line for admins, who may change the server while it runs, beside those of "
       "the book of keys");
+  command.add_option(
+      "--adapter", options->adapters,
+      "LoRA adapter beside the first model, as NAME=DIR, or beside another as NAME@MODEL=DIR; clients name "
+      "it as their model. May be given several times");
   command.add_option("--candidates", options->candidate_folders,
-                     "Folder below which new versions may lie that `tandem promote` tries; may be given several times");
+                     "Folder below which new versions may lie that `tandem promote` tries, and adapters that `tandem "
+                     "serve ctl load` loads; may be given several times");
   command.add_option("--promoted", options->promoted,
                      "File that keeps what was promoted, so that the next start serves it");
   command.add_option("--slots", options->slots, "Answers of a model that are sampled at once (default: 16)")
@@ -259,6 +304,8 @@ Action add_serve(CLI::App& command) {
       "  curl http://127.0.0.1:8000/v1/chat/completions -H 'Content-Type: application/json' -d '{\"model\":"
       "\"SmolLM2-135M-Instruct\",\"messages\":[{\"role\":\"user\",\"content\":\"Say hello.\"}]}'\n"
       "  tandem serve --model coder=runs/tiny/export --host 0.0.0.0 --api-key-file keys.txt\n"
+      "  tandem serve --model base=models/SmolLM2-135M-Instruct --adapter sql=runs/sql/adapter --adapter "
+      "docs=runs/docs/adapter\n"
       "  tandem serve new-key editor >> keys.yaml");
   auto* const self = &command;
   return [options, ctl = add_serve_ctl(command), new_key = add_serve_new_key(command), self]() -> Result<int> {
