@@ -45,13 +45,12 @@ Status LayerOps<T>::multiply(const Tensor& x, int weight, int bias, const T* res
                                .m = x.rows,
                                .n = out.columns,
                                .k = x.columns}));
-  if (const LiveAdapter* const live = weights_->live_adapter()) TRY(live->add(*stream_, weight, x, out, low_rank_));
-  const auto rows_of = [](const Tensor& all, const AdaptedRows& some) {
-    return Tensor{all.data + static_cast<size_t>(some.row) * all.columns, some.rows, all.columns, all.id};
-  };
-  for (const AdaptedRows& some : adapted_)
-    TRY(some.adapter->add(*stream_, weight, rows_of(x, some), rows_of(out, some), low_rank_));
-  return {};
+  if (const LiveAdapter* const live = weights_->live_adapter()) {
+    const AdaptedRows all{live, 0, x.rows};
+    return adapter_products_.add(*stream_, weight, x, out, std::span(&all, 1));
+  }
+  if (adapted_.empty()) return {};
+  return adapter_products_.add(*stream_, weight, x, out, adapted_);
 }
 
 template <typename T>

@@ -9,6 +9,7 @@
 
 #include "model/batch.h"
 #include "model/head_outputs.h"
+#include "model/live_adapter.h"
 #include "model/rotation.h"
 #include "model/transformer.h"
 #include "model/weights.h"
@@ -54,7 +55,8 @@ class LayerOps : public BasicOps<T> {
 
  private:
   std::span<const AdaptedRows> adapted_;
-  std::vector<T> gathered_, low_rank_;
+  std::vector<T> gathered_;
+  AdapterProducts<T> adapter_products_;
 };
 
 extern template class LayerOps<kernels::bf16>;

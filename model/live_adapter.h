@@ -6,15 +6,22 @@
 // activations, s B rounded to it once; x A^T is rounded to it, and the sum with y once more, so a token has other bits
 // than with the adapter merged (adapter.h), but the same in engine and trainer, in any batch. Nothing is trained so.
 //
+// The factors A of the matrices that make one parameter (queries, keys and values) lie together, so that one product
+// reads a row once.
+//
 // Thread safety: const methods from any thread.
 #pragma once
 
 #include <memory>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "base/buffer.h"
 #include "base/digest.h"
+#include "kernels/gemm.h"
 #include "model/adapter.h"
+#include "model/batch.h"
 #include "model/transformer.h"
 
 namespace tandem::model {
@@ -42,32 +49,54 @@ class LiveAdapter {
   // Of the factors as they are multiplied, and of what they belong to: equal where the products are.
   const Digest& digest() const { return digest_; }
 
-  // Adds to `out`, the products [rows][outputs] of `x` [rows][inputs] with a parameter, what the factors make of `x`.
-  // `low` is for what lies between.
-  template <typename T>
-  Status add(kernels::Stream& stream, int parameter, const BasicTensor<T>& x, const BasicTensor<T>& out,
-             std::vector<T>& low) const;
-
- private:
-  // Of some rows of a parameter. The rank is filled up to an even number with zeros.
+  // The factors of one parameter.
   template <typename T>
   struct Part {
     int first_row = 0, rows = 0;
-    Buffer<T> a, b;  // packed [rank][inputs], [rows][rank]
+    Buffer<T> b;  // packed [rows][rank]
   };
   template <typename T>
-  using Parts = std::vector<std::vector<Part<T>>>;  // by parameter
+  struct OfParameter {
+    Buffer<T> a;  // packed [parts * rank][inputs]
+    std::vector<Part<T>> parts;
+  };
   template <typename T>
-  const Parts<T>& parts() const;
+  const OfParameter<T>& of(int parameter) const {
+    return all<T>()[static_cast<size_t>(parameter)];
+  }
+
+ private:
+  // By parameter; without parts where it has none of it. The rank is filled up to an even number with zeros.
   template <typename T>
-  Status take(kernels::Stream& stream, const Adapter& adapter, const ParameterLayout& layout, Parts<T>& parts);
+  using All = std::vector<OfParameter<T>>;
+  template <typename T>
+  const All<T>& all() const;
+  template <typename T>
+  Status take(kernels::Stream& stream, const Adapter& adapter, const ParameterLayout& layout, All<T>& all);
 
   int rank_ = 0;  // even
   bool float32_format_ = false;
   std::vector<std::pair<int, int>> shapes_;  // of all parameters
   Digest digest_;
-  Parts<kernels::bf16> bf16_;
-  Parts<float> float32_;
+  All<kernels::bf16> bf16_;
+  All<float> float32_;
+};
+
+// Adds to `out`, the products [rows][outputs] of `x` [rows][inputs] with a parameter, what each of `adapted` makes of
+// its rows of `x`. The work of all adapters is divided among the threads together, since that of one is small.
+// Thread safety: none; buffers are kept and grow.
+template <typename T>
+class AdapterProducts {
+ public:
+  Status add(kernels::Stream& stream, int parameter, const BasicTensor<T>& x, const BasicTensor<T>& out,
+             std::span<const AdaptedRows> adapted);
+
+ private:
+  Status run(kernels::Stream& stream);
+
+  std::vector<kernels::Stream> streams_;  // of one thread each: those that a thread's tasks are computed by
+  std::vector<kernels::BasicGemm<T>> tasks_;
+  std::vector<T> low_;  // x A^T of all rows, one behind the other
 };
 
 }  // namespace tandem::model
