@@ -37,7 +37,8 @@ std::vector<std::string> kernel_operations();
 Result<std::vector<Figure>> bench_kernels(const Settings& settings);
 // The same operations of libtandem_cuda.so on the first GPU; kUnfit where there is none.
 Result<std::vector<Figure>> bench_cuda(const Settings& settings);
-// Prefill, and decode at context 256 with 1, 16 and 64 sequences: apart, and in groups of 8 that share their prompt.
+// Prefill, and decode at context 256 with 1, 16 and 64 sequences: apart, and in groups of 8 that share their prompt;
+// with LoRA adapters, and with drafts.
 Result<std::vector<Figure>> bench_engine(const Settings& settings);
 // Texts through a sentence encoder, a random one of the shape of all-MiniLM-L6-v2 where `model` is empty.
 Result<std::vector<Figure>> bench_encoder(const Settings& settings);

@@ -109,6 +109,7 @@ Result<std::vector<Figure>> bench_engine(const Settings& settings) {
     figures.push_back({fmt::format("prefix found among {} prompts", count), TRY(prefix_tokens(settings, count)) / 1e6,
                        "Mtok/s", limits.bytes / (2 * sizeof(int32_t)) / 1e6, "memory"});
   }
+  TRY(add_adapters(weights, settings, figures));
   TRY(add_speculation(weights, settings, figures));
   return figures;
 }

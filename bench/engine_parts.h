@@ -15,4 +15,8 @@ std::vector<int32_t> random_tokens(uint64_t seed, int count, int vocabulary);
 Status add_speculation(const std::shared_ptr<const model::Weights>& weights, const Settings& settings,
                        std::vector<Figure>& figures);
 
+// Adds decoding with 0, 1, 4 and 8 LoRA adapters in a batch of 8, on a CPU.
+Status add_adapters(const std::shared_ptr<const model::Weights>& weights, const Settings& settings,
+                    std::vector<Figure>& figures);
+
 }  // namespace tandem::bench

@@ -9,6 +9,7 @@
 #include "model/executor.h"
 #include "model/forward.h"
 #include "model/host_draw.h"
+#include "model/live_adapter.h"
 #include "model/plan_check.h"
 
 namespace tandem::model {
@@ -85,8 +86,23 @@ class CpuExecutor final : public Executor {
     return {};
   }
 
+  Result<AdapterId> attach(std::shared_ptr<const LiveAdapter> adapter) override {
+    if (weights_->live_adapter() != nullptr)
+      return fail(Status::invalid("the weights have an adapter of their own, which all rows are computed with"));
+    if (!adapter->fits(weights_->layout(), format()))
+      return fail(Status::invalid("the adapter was made for a model of another shape or number format"));
+    if (adapters_.size() >= kMostAdapters)
+      return fail(Status::exhausted(fmt::format("{} adapters are attached already", adapters_.size())));
+    adapters_.emplace(++last_adapter_, std::move(adapter));
+    return last_adapter_;
+  }
+  Status detach(AdapterId adapter) override {
+    if (adapters_.erase(adapter) > 0) return {};
+    return Status::invalid(fmt::format("no adapter {} is attached", adapter));
+  }
+
   Result<Ticket> submit(Plan plan) override {
-    TRY(check_plan(plan, config().vocabulary, pool_.pages(), max_positions()));
+    TRY(check_plan(plan, config().vocabulary, pool_.pages(), max_positions(), adapters_));
     for (const auto& [row, token] : plan.later) {
       const auto answer = answers_.find(token.ticket);
       if (answer == answers_.end() || static_cast<size_t>(token.draw) >= answer->second.draws.size())
@@ -99,7 +115,7 @@ class CpuExecutor final : public Executor {
     if (plan.before_flip && !before_) return fail(Status::invalid("the weights before the last flip are gone"));
     Answer answer;
     const auto start = std::chrono::steady_clock::now();
-    TRY(forward_.run(stream_, plan.before_flip ? *before_ : *weights_, pool_, plan.batch));
+    TRY(forward_.run(stream_, plan.before_flip ? *before_ : *weights_, pool_, plan.batch, adapted_rows(plan.batch)));
     answer.forward_seconds = seconds_since(start);
     const auto ran = std::chrono::steady_clock::now();
     TRY(draw(plan, answer));
@@ -141,6 +157,20 @@ class CpuExecutor final : public Executor {
   }
 
  private:
+  // Neighbours of one adapter go into one product.
+  std::span<const AdaptedRows> adapted_rows(const Batch& batch) {
+    adapted_.clear();
+    AdapterId before = 0;
+    for (const Batch::Run& run : batch.runs) {
+      if (run.adapter != 0 && run.adapter == before)
+        adapted_.back().rows += run.rows;
+      else if (run.adapter != 0)
+        adapted_.push_back({adapters_.at(run.adapter).get(), run.row, run.rows});
+      before = run.adapter;
+    }
+    return adapted_;
+  }
+
   Status draw(const Plan& plan, Answer& answer) {
     const size_t count = plan.draws.size();
     if (count == 0) return {};
@@ -210,6 +240,9 @@ class CpuExecutor final : public Executor {
   kernels::Stream stream_;
   KvPool pool_;
   Forward forward_;
+  AdapterTable adapters_;
+  AdapterId last_adapter_ = 0;
+  std::vector<AdaptedRows> adapted_;  // of the plan at hand
   std::map<Ticket, Answer> answers_;
   Ticket last_ticket_ = 0;
   std::vector<float> logits_;

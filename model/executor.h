@@ -7,6 +7,9 @@
 // is known. What a row gives depends on its tokens, their positions and the weights alone, never on the plan it is in
 // (docs/numerics.md).
 //
+// A run of rows may name an adapter that was attached: its products are followed by it (live_adapter.h), those of other
+// rows are not. Adapters stay beside whatever weights are live.
+//
 // Weights change between two plans: `stage` gives room for the bytes of a version, `prepare` makes of them what batches
 // read, `flip` makes them those of the plans from then on, `roll_back` takes the last flip back.
 //
@@ -32,6 +35,9 @@ namespace tandem::model {
 
 struct ModelConfig;
 class Weights;
+
+// Adapters that an executor holds at once, at most.
+constexpr size_t kMostAdapters = 4096;
 
 using Ticket = uint64_t;  // counts from 1, in the order of submission
 
@@ -131,6 +137,12 @@ class Executor {
   virtual Status save(std::span<const int> pages, std::span<std::byte> host) = 0;
   // `host` may be written again when this returns.
   virtual Status load(std::span<const std::byte> host, std::span<const int> pages) = 0;
+
+  // For plans from then on. kInvalid where it was made for another model, or the weights have one of their own; kUnfit
+  // where the device holds none; kExhausted where there are kMostAdapters.
+  virtual Result<AdapterId> attach(std::shared_ptr<const LiveAdapter> adapter) = 0;
+  // No plan after this one names it. kInvalid where there is none of that id.
+  virtual Status detach(AdapterId adapter) = 0;
 
   virtual Result<Ticket> submit(Plan plan) = 0;
   // Waits for the answer. Each ticket is collected once.

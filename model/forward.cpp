@@ -56,7 +56,8 @@ class Forward::Pass {
  public:
   virtual ~Pass() = default;
   virtual int max_positions() const = 0;
-  virtual Status run(kernels::Stream& stream, const Weights& weights, KvPool& pool, const Batch& batch) = 0;
+  virtual Status run(kernels::Stream& stream, const Weights& weights, KvPool& pool, const Batch& batch,
+                     std::span<const AdaptedRows> adapted) = 0;
   virtual Status head(std::span<const int> rows, const HeadOutputs& outputs, std::span<const kernels::TokenPick> picks,
                       std::span<float> logprobs) = 0;
 };
@@ -70,8 +71,9 @@ class Forward::InferenceOps final : public LayerOps<T>, public Pass {
   using LayerOps<T>::LayerOps;
 
   int max_positions() const override { return rotation_.max_positions(); }
-  Status run(kernels::Stream& stream, const Weights& weights, KvPool& pool, const Batch& batch) override {
-    this->begin(stream, weights);
+  Status run(kernels::Stream& stream, const Weights& weights, KvPool& pool, const Batch& batch,
+             std::span<const AdaptedRows> adapted) override {
+    this->begin(stream, weights, adapted);
     pool_ = &pool;
     batch_ = &batch;
     states_ = TRY(hidden_states(*this, weights.layout()));
@@ -198,8 +200,9 @@ Forward::Forward(Forward&&) noexcept = default;
 
 int Forward::max_positions() const { return pass_->max_positions(); }
 
-Status Forward::run(kernels::Stream& stream, const Weights& weights, KvPool& pool, const Batch& batch) {
-  return pass_->run(stream, weights, pool, batch);
+Status Forward::run(kernels::Stream& stream, const Weights& weights, KvPool& pool, const Batch& batch,
+                    std::span<const AdaptedRows> adapted) {
+  return pass_->run(stream, weights, pool, batch, adapted);
 }
 
 Status Forward::head(std::span<const int> rows, const HeadOutputs& outputs, std::span<const kernels::TokenPick> picks,

@@ -46,8 +46,10 @@ class Forward {
   ~Forward();
   Forward(Forward&&) noexcept;
 
-  // Writes the batch's keys and values into `pool`.
-  Status run(kernels::Stream& stream, const Weights& weights, KvPool& pool, const Batch& batch);
+  // Writes the batch's keys and values into `pool`. `adapted`: rows that have an adapter beside the weights, none
+  // twice.
+  Status run(kernels::Stream& stream, const Weights& weights, KvPool& pool, const Batch& batch,
+             std::span<const AdaptedRows> adapted = {});
 
   // The head of `rows` of the last pass, by its stream and weights. `outputs` has one entry for each of `rows`; `picks`
   // count them from 0.

@@ -45,8 +45,12 @@ Status LayerOps<T>::multiply(const Tensor& x, int weight, int bias, const T* res
                                .m = x.rows,
                                .n = out.columns,
                                .k = x.columns}));
-  const LiveAdapter* const live = weights_->live_adapter();
-  return live ? live->add(*stream_, weight, x, out, low_rank_) : Status();
+  if (const LiveAdapter* const live = weights_->live_adapter()) {
+    const AdaptedRows all{live, 0, x.rows};
+    return adapter_products_.add(*stream_, weight, x, out, std::span(&all, 1));
+  }
+  if (adapted_.empty()) return {};
+  return adapter_products_.add(*stream_, weight, x, out, adapted_);
 }
 
 template <typename T>

@@ -1,13 +1,15 @@
 // What the operations of engine and trainer have in common: the call of each kernel with its arguments, so that both
 // make the same call. They differ in where results lie and what is remembered, which is in those who derive from this.
 //
-// Thread safety: none. Between `begin` and the end of the pass stream and weights must live.
+// Thread safety: none. Between `begin` and the end of the pass stream, weights and `adapted` must live.
 #pragma once
 
 #include <span>
 #include <vector>
 
+#include "model/batch.h"
 #include "model/head_outputs.h"
+#include "model/live_adapter.h"
 #include "model/rotation.h"
 #include "model/transformer.h"
 #include "model/weights.h"
@@ -21,9 +23,10 @@ class LayerOps : public BasicOps<T> {
   LayerOps(const ModelConfig& config, int max_positions);
 
  protected:
-  void begin(kernels::Stream& stream, const Weights& weights) {
+  void begin(kernels::Stream& stream, const Weights& weights, std::span<const AdaptedRows> adapted = {}) {
     stream_ = &stream;
     weights_ = &weights;
+    adapted_ = adapted;
   }
   const ParameterLayout& layout() const { return weights_->layout(); }
 
@@ -31,7 +34,7 @@ class LayerOps : public BasicOps<T> {
   // Of rows [x.rows][x.columns] at `in`, as `x` describes them, to `out`.
   Status norm_rows(const Tensor& x, const T* in, int weight, T* out) const;
   Status gate_rows(const Tensor& gate_up, const T* in, T* out) const;
-  // out = x W + bias + residual, and what a live adapter adds. Bias -1: none; residual null: none.
+  // out = x W + bias + residual, and what live adapters add to their rows. Bias -1: none; residual null: none.
   Status multiply(const Tensor& x, int weight, int bias, const T* residual, const Tensor& out);
   // Rows as the products with a parameter see them; valid until the next.
   Result<Tensor> multiplied_by(int weight, const Tensor& x);
@@ -51,7 +54,9 @@ class LayerOps : public BasicOps<T> {
   const Weights* weights_ = nullptr;
 
  private:
-  std::vector<T> gathered_, low_rank_;
+  std::span<const AdaptedRows> adapted_;
+  std::vector<T> gathered_;
+  AdapterProducts<T> adapter_products_;
 };
 
 extern template class LayerOps<kernels::bf16>;

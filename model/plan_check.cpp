@@ -23,7 +23,7 @@ Status check_host_pages(std::span<const int> wanted, int pages, size_t bytes, si
       fmt::format("{} bytes of host memory for {} pages of {} bytes", bytes, wanted.size(), page_bytes));
 }
 
-Status check_plan(const Plan& plan, int vocabulary, int pages, int max_positions) {
+Status check_plan(const Plan& plan, int vocabulary, int pages, int max_positions, const AdapterTable& adapters) {
   const Batch& batch = plan.batch;
   const auto token_exists = [&](int32_t token) { return token >= 0 && token < vocabulary; };
   if (!std::ranges::all_of(batch.tokens, token_exists) ||
@@ -45,6 +45,8 @@ Status check_plan(const Plan& plan, int vocabulary, int pages, int max_positions
         run.first_page < 0 || run.pages < 0 || static_cast<size_t>(run.first_page + run.pages) > batch.pages.size() ||
         int64_t{run.pages} * kernels::kPageTokens < run.position + run.rows)
       return Status::invalid("the runs of a plan do not cover its rows, or lack pages");
+    if (run.adapter != 0 && !adapters.contains(run.adapter))
+      return Status::invalid(fmt::format("a plan names adapter {}, which is not attached", run.adapter));
     next += run.rows;
   }
   if (next != rows || rows == 0) return Status::invalid("the runs of a plan do not cover its rows");

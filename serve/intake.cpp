@@ -45,19 +45,21 @@ void Intake::submit(const std::shared_ptr<const Asked>& asked, ReadRequest read,
   if (failed) failed->note_error();
   auto& generation = read.prepared.generation;
   const KeyTerms& key = *asked->around.key;
-  RuleSubject subject{
-      .key = key.name, .session = read.session, .models = read.lane->settings().names, .priority = generation.priority};
+  auto names = read.lane->settings().names;
+  if (!read.adapter.empty()) names.push_back(read.adapter);
+  RuleSubject subject{.key = key.name, .session = read.session, .models = names, .priority = generation.priority};
   if (auto refusal = access_.refuse(subject)) return asked->reply(std::move(*refusal));
   generation.priority = access_.priority_of(subject);
   promotions_.note_request(asked->around.id, key.name, read.lane);
   std::function<void()> elsewhere;
   if (read.candidate) elsewhere = [this, asked] { this->read(asked, Version::kCurrent); };
-  const auto spent = [this, asked, model = read.lane->settings().names.front(), priority = generation.priority](
-                         const Lane::Spent& spent) { note(*asked, model, priority, spent); };
+  const auto spent = [this, asked, model = names.front(), adapter = read.adapter, priority = generation.priority](
+                         const Lane::Spent& spent) { note(*asked, model, adapter, priority, spent); };
   read.lane->submit({.number = asked->number,
                      .id = asked->around.id,
                      .key = key.name,
                      .session = read.session,
+                     .adapter = read.adapter,
                      .arrived = asked->arrived,
                      .prepared = std::move(read.prepared),
                      .reply = asked->reply,
@@ -67,12 +69,15 @@ void Intake::submit(const std::shared_ptr<const Asked>& asked, ReadRequest read,
 }
 
 // What was lost with a candidate costs nobody anything but its line.
-void Intake::note(const Asked& asked, const std::string& model, Priority priority, const Lane::Spent& spent) {
+void Intake::note(const Asked& asked, const std::string& model, const std::string& adapter, Priority priority,
+                  const Lane::Spent& spent) {
+  if (!adapter.empty() && spent.outcome != "elsewhere") adapters_.note_request(adapter, spent.answer_tokens);
   if (spent.outcome != "elsewhere") access_.charge(*asked.around.key, spent.prompt_tokens + spent.answer_tokens);
   access_.log({.time = clock_.unix_seconds(),
                .id = asked.around.id,
                .key = asked.around.key->name,
                .model = model,
+               .adapter = adapter,
                .path = std::string(asked.reading.endpoint.path),
                .priority = std::string(name_of(priority)),
                .outcome = std::string(spent.outcome),
@@ -101,6 +106,7 @@ void Intake::copy(std::shared_ptr<const Asked> asked) {
                           .id = asked->around.id,
                           .key = asked->around.key->name,
                           .session = read->session,
+                          .adapter = read->adapter,
                           .arrived = asked->arrived,
                           .prepared = std::move(read->prepared),
                           .reply = [](const wire::HttpResponse&) {}});

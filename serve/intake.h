@@ -14,6 +14,7 @@
 #include "base/unique_number.h"
 #include "base/work_queue.h"
 #include "serve/access.h"
+#include "serve/adapters.h"
 #include "serve/endpoints.h"
 #include "serve/fields.h"
 #include "serve/model_set.h"
@@ -33,11 +34,12 @@ class Intake {
  public:
   // All of them outlive this; jobs of `queue` read the requests.
   // `threads`: that compute, of each model.
-  Intake(const ModelSet& models, WorkQueue& queue, Promotions& promotions, Access& access, ResponseStore& stored,
-         int threads, const Clock& clock)
+  Intake(const ModelSet& models, WorkQueue& queue, Promotions& promotions, Adapters& adapters, Access& access,
+         ResponseStore& stored, int threads, const Clock& clock)
       : models_(models),
         queue_(queue),
         promotions_(promotions),
+        adapters_(adapters),
         access_(access),
         stored_(stored),
         threads_(threads),
@@ -63,11 +65,13 @@ class Intake {
   void read(std::shared_ptr<const Asked> asked, Version version, std::shared_ptr<Lane> failed = nullptr);
   void submit(const std::shared_ptr<const Asked>& asked, ReadRequest read, const std::shared_ptr<Lane>& failed);
   void copy(std::shared_ptr<const Asked> asked);
-  void note(const Asked& asked, const std::string& model, Priority priority, const Lane::Spent& spent);
+  void note(const Asked& asked, const std::string& model, const std::string& adapter, Priority priority,
+            const Lane::Spent& spent);
 
   const ModelSet& models_;
   WorkQueue& queue_;
   Promotions& promotions_;
+  Adapters& adapters_;
   Access& access_;
   ResponseStore& stored_;
   const int threads_;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "model/live_adapter.h"
 #include "model/weights.h"
 #include "serve/admission.h"
 #include "serve/endpoints.h"
@@ -54,6 +55,7 @@ class Lane {
     uint64_t number = 0;  // of the HTTP request
     std::string id;
     std::string key, session;  // whose it is
+    std::string adapter;       // that it names as its model; empty: none
     Time arrived{};
     Prepared prepared;
     wire::HttpReply reply;
@@ -90,6 +92,11 @@ class Lane {
   size_t requests() const { return exchanges_.size(); }
   const LaneSettings& settings() const { return settings_; }
   int max_tokens() const { return max_tokens_; }
+  // An adapter as this model is computed with it. kInvalid where it does not fit, kUnfit where the device holds none.
+  // On any thread.
+  Result<std::shared_ptr<const model::LiveAdapter>> prepare(const model::Adapter& adapter) const;
+  // Whether `prepare` of an equal model gave it.
+  bool takes(const model::LiveAdapter& adapter) const;
   const Status& trouble() const { return trouble_; }
   ModelGauges gauges() const;
   const Outcomes& outcomes() const { return outcomes_; }

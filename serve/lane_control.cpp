@@ -1,4 +1,6 @@
-// Pauses, sleep and waking of a served model.
+// Pauses, sleep and waking of a served model, and what adapters it takes.
+#include <fmt/format.h>
+
 #include "serve/lane.h"
 
 namespace tandem::serve {
@@ -37,6 +39,22 @@ void Lane::wake(rollout::Engine engine) {
   engine_->put(std::make_unique<rollout::Engine>(std::move(engine)));
   asleep_ = false;
   hold();
+}
+
+Result<std::shared_ptr<const model::LiveAdapter>> Lane::prepare(const model::Adapter& adapter) const {
+  if (settings_.place.device.kind != kernels::Device::Kind::kCpu) {
+    return tl::unexpected(Status::unfit(fmt::format("{} computes with no adapters beside the weights",
+                                                    kernels::to_string(settings_.place.device)))
+                              .hint("merge it into a model of its own (tandem import --adapter), or serve on the CPU"));
+  }
+  // A thread of its own: those of the engine are sampling.
+  auto stream = TRY(kernels::Stream::cpu(1));
+  return model::LiveAdapter::create(stream, adapter, TRY(model::parameter_layout(config_)), settings_.format);
+}
+
+bool Lane::takes(const model::LiveAdapter& adapter) const {
+  const auto layout = model::parameter_layout(config_);
+  return layout && adapter.fits(*layout, settings_.format);
 }
 
 }  // namespace tandem::serve

@@ -77,7 +77,8 @@ void Histogram::observe(double seconds) {
   ++count_;
 }
 
-std::string prometheus_text(std::span<const ModelGauges> models, const std::map<int, uint64_t>& answers_by_status) {
+std::string prometheus_text(std::span<const ModelGauges> models, std::span<const AdapterGauges> adapters,
+                            const std::map<int, uint64_t>& answers_by_status) {
   using M = const ModelGauges&;
   Page page(models);
   page.value("requests_running", "num_requests_running", "gauge", "Answers that are sampled now.",
@@ -127,6 +128,21 @@ std::string prometheus_text(std::span<const ModelGauges> models, const std::map<
                  [](M m) -> const Histogram& { return m.metrics->inter_token; });
   page.histogram("e2e_request_latency_seconds", "e2e_request_latency_seconds", "From a request to its end.",
                  [](M m) -> const Histogram& { return m.metrics->whole; });
+  const auto of_adapters = [&](std::string_view name, std::string_view kind, std::string_view about, auto value) {
+    if (adapters.empty()) return;
+    page.head(name, kind, about);
+    for (const auto& one : adapters) {
+      page.line(fmt::format("{}{{model_name=\"{}\",adapter=\"{}\"}} {}", name, escaped(one.model), escaped(one.name),
+                            value(one)));
+    }
+  };
+  of_adapters("tandem_adapter_bytes", "gauge", "Memory of an adapter's factors.",
+              [](const auto& a) { return a.bytes; });
+  of_adapters("tandem_adapter_rank", "gauge", "Rank of an adapter.", [](const auto& a) { return a.rank; });
+  of_adapters("tandem_adapter_requests_total", "counter", "Requests of an adapter that have ended.",
+              [](const auto& a) { return a.requests; });
+  of_adapters("tandem_adapter_generation_tokens_total", "counter", "Tokens that they were answered with.",
+              [](const auto& a) { return a.answer_tokens; });
   page.head("tandem_http_responses_total", "counter", "Answers over HTTP, by status.");
   for (const auto& [status, count] : answers_by_status)
     page.line(fmt::format("tandem_http_responses_total{{code=\"{}\"}} {}", status, count));

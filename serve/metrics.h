@@ -48,6 +48,15 @@ struct ModelGauges {
   rollout::EngineCounters engine;
 };
 
-std::string prometheus_text(std::span<const ModelGauges> models, const std::map<int, uint64_t>& answers_by_status);
+// Of one adapter. Its name needs no escapes.
+struct AdapterGauges {
+  std::string model, name;
+  int rank = 0;
+  size_t bytes = 0;                          // of the factors
+  uint64_t requests = 0, answer_tokens = 0;  // of those that have ended, since it was loaded
+};
+
+std::string prometheus_text(std::span<const ModelGauges> models, std::span<const AdapterGauges> adapters,
+                            const std::map<int, uint64_t>& answers_by_status);
 
 }  // namespace tandem::serve

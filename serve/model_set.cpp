@@ -59,13 +59,18 @@ const Embedder* ModelSet::embedder() const {
 
 ChosenLane ModelSet::choose(const std::string& name, std::string_view session, Version version) const {
   const std::scoped_lock lock(mutex_);
-  const ServedModel* const model = at(name);
+  const auto adapter = adapters_.find(name);
+  const bool adapted = adapter != adapters_.end();
+  const ServedModel* const model = at(adapted ? adapter->second.model : name);
   if (model == nullptr) return {};
-  if (version == Version::kCandidate) return {.lane = model->candidate, .candidate = true};
-  if (version == Version::kCurrent || !model->candidate) return {.lane = model->current};
-  const bool tried = takes_candidate(session, model->candidate->settings().directory.native(), model->share);
-  if (tried && !model->shadow) return {.lane = model->candidate, .candidate = true};
-  return {.lane = model->current, .copied = tried};
+  ChosenLane chosen{.lane = model->current, .adapter = adapted ? adapter->second.live : nullptr};
+  if (version == Version::kCurrent || (version == Version::kByShare && !model->candidate)) return chosen;
+  const bool tried = version == Version::kCandidate ||
+                     takes_candidate(session, model->candidate->settings().directory.native(), model->share);
+  chosen.candidate = tried && (version == Version::kCandidate || !model->shadow);
+  chosen.copied = tried && !chosen.candidate;
+  if (chosen.candidate) chosen.lane = model->candidate;
+  return chosen;
 }
 
 std::optional<ServedModel> ModelSet::find(const std::string& name) const {
@@ -115,11 +120,36 @@ std::vector<std::shared_ptr<Lane>> ModelSet::take_idle() {
   return idle;
 }
 
+std::vector<ServedAdapter> ModelSet::adapters() const {
+  const std::scoped_lock lock(mutex_);
+  std::vector<ServedAdapter> all;
+  for (const auto& [name, adapter] : adapters_) all.push_back(adapter);
+  return all;
+}
+
+void ModelSet::set_adapter(ServedAdapter adapter) {
+  const std::scoped_lock lock(mutex_);
+  adapters_.insert_or_assign(adapter.name, std::move(adapter));
+}
+
+void ModelSet::remove_adapter(const std::string& name) {
+  const std::scoped_lock lock(mutex_);
+  adapters_.erase(name);
+}
+
 std::optional<Json> ModelSet::describe(const std::string& name, int64_t created) const {
   Json object = {{"id", name}, {"object", "model"}, {"created", created}, {"owned_by", "tandem"}};
   if (const auto* const other = embedder(); other && other->name() == name) return object;
-  const auto model = name.empty() ? std::nullopt : find(name);
-  if (!model) return std::nullopt;
+  auto model = name.empty() ? std::nullopt : find(name);
+  if (!model) {
+    const auto all = adapters();
+    const auto adapter = std::ranges::find(all, name, &ServedAdapter::name);
+    if (adapter == all.end()) return std::nullopt;
+    object["created"] = adapter->created;
+    object["root"] = adapter->directory.string();
+    object["parent"] = adapter->model;
+    model = find(adapter->model);
+  }
   if (model->current) object["max_model_len"] = model->current->max_tokens();
   return object;
 }
@@ -129,6 +159,10 @@ Json ModelSet::list(int64_t created) const {
   for (const auto& model : settings_) {
     for (const auto& name : model.names) data.push_back(*describe(name, created));
   }
+  for (const auto& adapter : adapters()) {
+    // One that was unloaded since is none.
+    if (auto object = describe(adapter.name, created)) data.push_back(std::move(*object));
+  }
   if (const auto* const other = embedder()) data.push_back(*describe(other->name(), created));
   return {{"object", "list"}, {"data", std::move(data)}};
 }
@@ -136,6 +170,7 @@ Json ModelSet::list(int64_t created) const {
 wire::HttpResponse ModelSet::unknown(const std::string& name) const {
   std::vector<std::string> names;
   for (const auto& model : settings_) names.insert(names.end(), model.names.begin(), model.names.end());
+  for (const auto& adapter : adapters()) names.push_back(adapter.name);
   return error_response(
       404, fmt::format("there is no model \"{}\"; there is {}", name.substr(0, 200), join(names, ", ")), "model");
 }

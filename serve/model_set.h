@@ -1,11 +1,14 @@
 // The models of a server, by the names that clients ask for; beside the version that a name has, another may be on
 // trial.
 //
+// Beside models there are adapters under names of their own; a request that names one is computed by its model's
+// version with it.
+//
 // A version is current, a candidate that takes a share of the requests, or retired: then it ends what it has begun, and
 // goes. Names are known before models are loaded.
 //
-// Thread safety: `choose`, `list`, `describe` and `unknown` from any thread; all else, and the end of a lane, belongs
-// to the server's loop.
+// Thread safety: `choose`, `adapters`, `list`, `describe` and `unknown` from any thread; all else, and the end of a
+// lane, belongs to the server's loop.
 #pragma once
 
 #include <memory>
@@ -28,6 +31,14 @@ struct ServedModel {
   bool shadow = false;              // it takes copies, whose answers nobody sees
 };
 
+struct ServedAdapter {
+  std::string name, model;  // model: the first name of the one that it is for
+  fs::path directory;
+  int rank = 0;
+  int64_t created = 0;  // Unix seconds
+  std::shared_ptr<const model::LiveAdapter> live;
+};
+
 // Which version is to answer: as the share says, or one of them in any case.
 enum class Version : uint8_t { kByShare, kCurrent, kCandidate };
 
@@ -35,6 +46,8 @@ struct ChosenLane {
   std::shared_ptr<Lane> lane;  // null: there is no such model, or no such version of it
   bool candidate = false;      // that is what `lane` is
   bool copied = false;         // the candidate gets a copy
+  // What the name stands for beside the model; null: the model alone.
+  std::shared_ptr<const model::LiveAdapter> adapter;
 };
 
 // Whether a session is among the `share` of all that a trial takes: as the share grows, those that it had stay. `trial`
@@ -52,10 +65,11 @@ class ModelSet {
   std::vector<std::shared_ptr<Lane>> lanes() const;
   const Embedder* embedder() const;  // null: none, or not loaded yet
 
-  // Of the first model where `name` is empty. `session`: whose requests keep to one version.
+  // Of the first model where `name` is empty; `name` may be an adapter's. `session`: whose requests keep to one
+  // version.
   ChosenLane choose(const std::string& name, std::string_view session, Version version = Version::kByShare) const;
 
-  // A copy; nothing where there is none of the name. Empty: the first.
+  // A copy; nothing where there is no model of the name. Empty: the first.
   std::optional<ServedModel> find(const std::string& name) const;
   std::vector<ServedModel> all() const;
   // Of a model that there is, and has none yet. It takes no request before its share is set.
@@ -65,6 +79,12 @@ class ModelSet {
   void end_trial(const std::string& name, bool promote);
   // Those retired ones that nobody uses any more.
   std::vector<std::shared_ptr<Lane>> take_idle();
+
+  // By name.
+  std::vector<ServedAdapter> adapters() const;
+  // In place of the one of its name, if there is one. No model has the name, and its own is there.
+  void set_adapter(ServedAdapter adapter);
+  void remove_adapter(const std::string& name);
 
   // As /v1/models has them; `created`: Unix seconds.
   Json list(int64_t created) const;
@@ -82,6 +102,7 @@ class ModelSet {
   std::unique_ptr<Embedder> embedder_;
   std::vector<ServedModel> models_;
   std::vector<std::shared_ptr<Lane>> retired_;
+  std::map<std::string, ServedAdapter> adapters_;  // by name
 };
 
 }  // namespace tandem::serve

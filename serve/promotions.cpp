@@ -8,6 +8,7 @@
 #include "base/host_memory.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "serve/allowed_folder.h"
 #include "serve/api_error.h"
 #include "serve/query.h"
 
@@ -57,10 +58,6 @@ uint64_t bytes_of_weights(const fs::path& folder) {
     if (entry.path().extension() == ".safetensors" && entry.is_regular_file(error)) bytes += entry.file_size(error);
   }
   return bytes;
-}
-
-bool is_below(const fs::path& path, const fs::path& folder) {
-  return std::mismatch(folder.begin(), folder.end(), path.begin(), path.end()).first == folder.end();
 }
 
 Json version_json(const std::shared_ptr<Lane>& lane) {
@@ -156,26 +153,10 @@ void Promotions::show(const HttpRequest& request, Fields&, const std::string&, c
   reply(json_response(200, state_of(*model)));
 }
 
-// The folder, whole, where candidates may come from there.
-Result<fs::path> Promotions::allowed(const std::string& folder) const {
-  if (settings_.folders.empty()) {
-    return fail(Status::invalid("this server takes no candidates: serve.candidate_folders names none")
-                    .hint("start it with --candidates DIR"));
-  }
-  std::error_code error;
-  const fs::path whole = fs::canonical(folder, error);
-  if (error || !fs::is_directory(whole, error)) return fail(Status::invalid("is no folder that this server can see"));
-  for (const auto& from : settings_.folders) {
-    const fs::path top = fs::canonical(from, error);
-    if (!error && is_below(whole, top)) return whole;
-  }
-  return fail(Status::invalid("is not below a folder of serve.candidate_folders"));
-}
-
 void Promotions::begin(const HttpRequest&, Fields& fields, const std::string& who, const HttpReply& reply) {
   const auto model = models_.find(fields.text("model"));
   if (!model) return reply(models_.unknown(fields.text("model")));
-  const auto folder = allowed(fields.text("directory"));
+  const auto folder = allowed_folder(settings_.folders, fields.text("directory"));
   if (!folder) {
     return reply(error_response(400, fmt::format("\"directory\" {}", folder.error().to_string()), "directory"));
   }
@@ -217,6 +198,12 @@ void Promotions::loaded(const std::string& name, Result<std::shared_ptr<Lane>> l
   const auto reply = [&](const wire::HttpResponse& response) {
     for (const HttpReply& one : waiting) one(response);
   };
+  // Requests that name an adapter come to it, too.
+  for (const ServedAdapter& adapter : models_.adapters()) {
+    if (!lane || adapter.model != name || (*lane)->takes(*adapter.live)) continue;
+    lane = fail(Status::invalid(fmt::format("the adapter \"{}\" of {} does not fit it", adapter.name, name))
+                    .hint("unload the adapter first"));
+  }
   if (!lane) {
     const auto text = fmt::format("\"directory\" cannot be served: {}", lane.error().to_string());
     trials_.erase(name);

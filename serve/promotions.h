@@ -66,7 +66,6 @@ class Promotions {
   void end(const wire::HttpRequest&, Fields&, const std::string& who, const wire::HttpReply&);
   void feedback(const wire::HttpRequest&, Fields&, const std::string& key, const wire::HttpReply&);
 
-  Result<fs::path> allowed(const std::string& folder) const;
   void loaded(const std::string& name, Result<std::shared_ptr<Lane>> lane);
   void let_go(const std::string& name, bool promote);
   Status keep(const ServedModel& model, const fs::path& folder) const;

@@ -62,7 +62,10 @@ ReadRequest read_request(const ModelSet& models, const Endpoint& endpoint, const
     view.stored = around.stored;
     view.keeps = around.keeps;
     view.key = around.key->name;
-    return endpoint.prepare(fields, view, around.id, static_cast<int64_t>(now));
+    auto made = TRY(endpoint.prepare(fields, view, around.id, static_cast<int64_t>(now)));
+    if (chosen.adapter) read.adapter = asked;
+    made.generation.turn.adapter = std::move(chosen.adapter);
+    return made;
   });
   if (unknown) {
     read.refused = models.unknown(fields.text("model"));

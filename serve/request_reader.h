@@ -15,6 +15,7 @@ struct ReadRequest {
   std::shared_ptr<Lane> lane;              // null where nothing was chosen before it was refused
   bool candidate = false, copied = false;  // see ChosenLane
   std::string session;                     // whose requests keep to one version
+  std::string adapter;                     // its name, where the request names one
   Prepared prepared;
 };
 

@@ -53,19 +53,25 @@ Json json_of(const Rule& rule) {
 }  // namespace
 
 RuledRequests requests_of(const ModelSet& models) {
-  return {.has_model = [&models](const std::string& model) { return models.find(model).has_value(); },
-          .unknown = [&models](const std::string& model) { return models.unknown(model); },
-          .end =
-              [&models](const Rule& rule, const std::string& message) {
-                for (const auto& lane : models.lanes()) {
-                  lane->end_those(403, message, [&](const Lane::Request& request) {
-                    return concerns(rule, {.key = request.key,
-                                           .session = request.session,
-                                           .models = lane->settings().names,
-                                           .priority = request.prepared.generation.priority});
-                  });
-                }
-              }};
+  const auto has_model = [&models](const std::string& name) {
+    const auto adapters = models.adapters();
+    return models.find(name).has_value() || std::ranges::find(adapters, name, &ServedAdapter::name) != adapters.end();
+  };
+  const auto end = [&models](const Rule& rule, const std::string& message) {
+    for (const auto& lane : models.lanes()) {
+      lane->end_those(403, message, [&](const Lane::Request& request) {
+        auto names = lane->settings().names;
+        if (!request.adapter.empty()) names.push_back(request.adapter);
+        return concerns(rule, {.key = request.key,
+                               .session = request.session,
+                               .models = names,
+                               .priority = request.prepared.generation.priority});
+      });
+    }
+  };
+  return {.has_model = has_model,
+          .unknown = [&models](const std::string& name) { return models.unknown(name); },
+          .end = end};
 }
 
 void RuleDesk::add_to(BodyPaths& paths) {

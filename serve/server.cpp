@@ -44,10 +44,11 @@ class Server::Loop {
         queue_(1, kMostWaitingReads),
         control_(access_, models_, queue_),
         promotions_(settings_.promotions, models_, http_, clock_),
+        adapters_(settings_.adapters, models_, http_, clock_),
         rule_desk_(access_, requests_of(models_)),
         body_paths_(access_),
         stored_(settings_.stored_response_bytes),
-        intake_(models_, queue_, promotions_, access_, stored_, settings_.threads, clock_),
+        intake_(models_, queue_, promotions_, adapters_, access_, stored_, settings_.threads, clock_),
         started_(static_cast<int64_t>(clock.unix_seconds())) {
     for (const Endpoint& endpoint :
          {chat_endpoint(), completions_endpoint(), responses_endpoint(), messages_endpoint(), generate_endpoint()})
@@ -55,6 +56,7 @@ class Server::Loop {
     for (const Lookup& lookup : {tokenize_lookup(), detokenize_lookup(), count_tokens_lookup()})
       lookups_.push_back({lookup, FieldTable(lookup.fields)});
     promotions_.add_to(body_paths_);
+    adapters_.add_to(body_paths_);
     rule_desk_.add_to(body_paths_);
   }
 
@@ -83,6 +85,7 @@ class Server::Loop {
   void load(const std::function<void()>& ready) {
     queue_.submit([this, ready]() -> WorkQueue::Completion {
       Status loaded = models_.load(settings_.threads, clock_);
+      if (loaded.ok()) loaded = adapters_.load_first();
       return [this, ready, loaded] {
         if (!loaded.ok()) {
           trouble_ = loaded;
@@ -199,7 +202,7 @@ class Server::Loop {
         if (model.candidate) gauges.back().version = "candidate";
       }
       return HttpResponse{.headers = {{"Content-Type", "text/plain; version=0.0.4; charset=utf-8"}},
-                          .body = prometheus_text(gauges, answers_by_status_)};
+                          .body = prometheus_text(gauges, adapters_.gauges(), answers_by_status_)};
     }
     return std::nullopt;
   }
@@ -304,6 +307,7 @@ class Server::Loop {
     }
     if (read_keys.exchange(false)) front_.read_files_again(true);
     if (loaded_) promotions_.tick();
+    adapters_.tick();
     if (!stop) return;
     if (!draining_) {
       draining_ = true;
@@ -331,6 +335,7 @@ class Server::Loop {
   WorkQueue queue_;  // goes before what its jobs use
   Control control_;
   Promotions promotions_;
+  Adapters adapters_;
   RuleDesk rule_desk_;
   BodyPaths body_paths_;
   ResponseStore stored_;
@@ -357,6 +362,13 @@ Result<std::unique_ptr<Server>> Server::listen(ServerSettings settings, const Cl
     }
   }
   if (names.empty()) return fail(Status::invalid("there is no model to serve"));
+  for (const auto& adapter : settings.adapters.first) {
+    if (std::ranges::find(names, adapter.name) != names.end()) {
+      return fail(Status::invalid(fmt::format("two models or adapters are called \"{}\"", adapter.name))
+                      .hint("--adapter NAME=DIR names one"));
+    }
+    names.push_back(adapter.name);
+  }
   auto front = TRY(open_front(settings.front, clock));
   return std::unique_ptr<Server>(new Server(std::make_unique<Loop>(std::move(settings), std::move(front), clock)));
 }
@@ -366,6 +378,12 @@ std::string Server::url() const { return loop_->url(); }
 std::vector<std::string> Server::model_names() const {
   std::vector<std::string> names;
   for (const auto& model : loop_->settings().models) names.insert(names.end(), model.names.begin(), model.names.end());
+  return names;
+}
+
+std::vector<std::string> Server::adapter_names() const {
+  std::vector<std::string> names;
+  for (const auto& adapter : loop_->settings().adapters.first) names.push_back(adapter.name);
   return names;
 }
 

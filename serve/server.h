@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "serve/adapters.h"
 #include "serve/front.h"
 #include "serve/lane.h"
 #include "serve/lookups.h"
@@ -25,6 +26,7 @@ struct ServerSettings {
   std::vector<LaneSettings> models;
   fs::path embedding_model;  // empty: none
   PromotionSettings promotions;
+  AdapterSettings adapters;
   size_t stored_response_bytes = size_t{64} << 20;  // of answers that requests may go on from; 0: none
   int threads = 1;
   double drain_seconds = 30;
@@ -33,12 +35,13 @@ struct ServerSettings {
 
 class Server {
  public:
-  // kInvalid for a host off loopback without keys, and for two models of one name.
+  // kInvalid for a host off loopback without keys, and for two models or adapters of one name.
   static Result<std::unique_ptr<Server>> listen(ServerSettings settings, const Clock& clock);
   ~Server();
 
   std::string url() const;
   std::vector<std::string> model_names() const;
+  std::vector<std::string> adapter_names() const;  // of those that are loaded with the models
 
   // Loads the models, calls `ready`, and answers until `stop`; then what runs has `drain_seconds` to end. Fails where a
   // model cannot be loaded. Keys are read again when their files change, and when `read_keys` is set.

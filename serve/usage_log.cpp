@@ -48,6 +48,7 @@ void UsageLog::write(const UsageLine& usage) {
                {"seconds", usage.seconds},
                {"core_seconds", usage.core_seconds}};
   if (!usage.upstream.empty()) line["upstream"] = usage.upstream;
+  if (!usage.adapter.empty()) line["adapter"] = usage.adapter;
   const Status written = write_all(file_.get(), dump_json(line) + "\n", path_.string());
   if (written.ok()) return;
   if (lost_++ == 0) spdlog::error("lines of usage are lost: {}", written.to_string());

@@ -15,7 +15,9 @@ namespace tandem::serve {
 // Of one request.
 struct UsageLine {
   double time = 0;  // Unix seconds at its end
-  std::string id, key, model, path, priority, outcome;
+  std::string id, key, model;
+  std::string adapter;  // beside the model; empty: none, and the line does not say it
+  std::string path, priority, outcome;
   std::string upstream = {};  // of a gateway: which one answered; empty: left out
   uint64_t prompt_tokens = 0, cached_tokens = 0, answer_tokens = 0;
   double seconds = 0;       // since it came

@@ -29,10 +29,11 @@ void request_serve_keys(int) { serve_keys_requested = true; }
 
 // As configs say it, under "serve".
 struct ServeConfig {
-  std::vector<std::string> models, candidate_folders, upstreams, cors_origins;
+  std::vector<std::string> models, candidate_folders, adapters, upstreams, cors_origins;
   std::string upstream_book;
   double upstream_wait_seconds = 30, upstream_first_byte_seconds = 300, upstream_silence_seconds = 60;
   double upstream_answer_seconds = 3600, upstream_probe_seconds = 5;
+  int max_adapters = 64, max_adapter_rank = 256, adapter_memory_mb = 1024;
   bool salt_by_key = false;
   std::string promoted;
   std::string keys, usage_log, tls_certificate, tls_key;
@@ -76,8 +77,15 @@ struct ServeConfig {
              "File with a key on each line for admins, who may change the server while it runs, beside those of the "
              "book of keys")
         .add("serve.candidate_folders", candidate_folders,
-             "Folders below which new versions of a model may lie that an admin tries and promotes; none: nothing is "
-             "promoted")
+             "Folders below which new versions of a model may lie that an admin tries and promotes, and LoRA adapters "
+             "that an admin loads; none: nothing is promoted or loaded")
+        .add("serve.adapters", adapters,
+             "LoRA adapters, each as NAME=DIR, or NAME@MODEL=DIR where it is not for the first model; the name is what "
+             "clients ask for as their model")
+        .add("serve.max_adapters", max_adapters, "Adapters that are loaded at once, at most", 1, 1024)
+        .add("serve.max_adapter_rank", max_adapter_rank, "Rank of an adapter, at most", 1, 4096)
+        .add("serve.adapter_memory_mb", adapter_memory_mb, "Memory for the factors of all adapters together, at most",
+             1, 1 << 20)
         .add("serve.promoted", promoted,
              "File that keeps what was promoted, so that the next start serves it; empty: it serves what models says")
         .add("serve.cors_origins", cors_origins,
@@ -106,7 +114,7 @@ struct ServeConfig {
 };
 
 struct ServeOptions {
-  std::vector<std::string> models, candidate_folders, upstreams;
+  std::vector<std::string> models, candidate_folders, adapters, upstreams;
   std::string upstream_book, promoted, keys, usage_log, tls_certificate, tls_key;
   std::string host, api_key_file, admin_key_file, embedding_model, config, device, speculation;
   std::optional<int> port, slots, max_tokens, threads;
@@ -184,6 +192,30 @@ Result<std::vector<serve::LaneSettings>> models_of(const ServeConfig& config, co
   return models;
 }
 
+// "NAME=DIR", or "NAME@MODEL=DIR".
+Result<std::vector<serve::AdapterSettings::First>> adapters_of(const ServeConfig& config) {
+  std::vector<serve::AdapterSettings::First> adapters;
+  for (const std::string& given : config.adapters) {
+    const size_t equals = given.find('=');
+    if (equals == std::string::npos || equals == 0 || equals + 1 == given.size()) {
+      return fail(Status::invalid(fmt::format("\"{}\" names no adapter", given))
+                      .at("--adapter")
+                      .hint("write NAME=DIR, or NAME@MODEL=DIR"));
+    }
+    const std::string name = given.substr(0, equals);
+    const fs::path directory = given.substr(equals + 1);
+    const size_t at = name.find('@');
+    std::error_code error;
+    const auto whole = fs::canonical(directory, error);
+    if (error || !fs::is_directory(whole))
+      return fail(Status::invalid(fmt::format("there is no folder {}", directory.string())).at("--adapter"));
+    adapters.push_back({.name = name.substr(0, at),
+                        .model = at == std::string::npos ? std::string() : name.substr(at + 1),
+                        .directory = whole});
+  }
+  return adapters;
+}
+
 // Connections are descriptors, and few are allowed unless somebody asks.
 void allow_descriptors(size_t wanted) {
   rlimit limit{};
@@ -216,8 +248,11 @@ void take_signals(const ServeConfig& config) {
   std::signal(SIGPIPE, SIG_IGN);
 }
 
-void say_ready(const std::string& url, const std::vector<std::string>& models) {
-  fmt::print("{}\n", dump_json({{"url", url}, {"models", models}, {"pid", ::getpid()}}));
+void say_ready(const std::string& url, const std::vector<std::string>& models,
+               const std::vector<std::string>& adapters = {}) {
+  Json line = {{"url", url}, {"models", models}, {"pid", ::getpid()}};
+  if (!adapters.empty()) line["adapters"] = adapters;
+  fmt::print("{}\n", dump_json(line));
   std::fflush(stdout);
   spdlog::info("serving on {}", url);
 }
@@ -225,7 +260,7 @@ void say_ready(const std::string& url, const std::vector<std::string>& models) {
 // In place of models of its own.
 Result<int> run_gateway(const ServeConfig& config) {
   if (!config.models.empty() || !config.embedding_model.empty() || !config.candidate_folders.empty() ||
-      !config.promoted.empty()) {
+      !config.promoted.empty() || !config.adapters.empty()) {
     return fail(Status::invalid("a server with upstreams has no models of its own")
                     .hint("serve the models with another `tandem serve`, and name its URL with --upstream"));
   }
@@ -259,6 +294,7 @@ Result<int> run_serve(const ServeOptions& options) {
   TRY(schema.read(options.config, overrides_of(options)));
   if (!options.models.empty()) config.models = options.models;
   if (!options.candidate_folders.empty()) config.candidate_folders = options.candidate_folders;
+  if (!options.adapters.empty()) config.adapters = options.adapters;
   if (!options.upstreams.empty()) config.upstreams = options.upstreams;
   if (!config.upstreams.empty() || !config.upstream_book.empty()) return run_gateway(config);
   if (config.models.empty())
@@ -269,6 +305,11 @@ Result<int> run_serve(const ServeOptions& options) {
       .embedding_model = config.embedding_model,
       .promotions = {.folders = {config.candidate_folders.begin(), config.candidate_folders.end()},
                      .kept = config.promoted},
+      .adapters = {.first = TRY(adapters_of(config)),
+                   .folders = {config.candidate_folders.begin(), config.candidate_folders.end()},
+                   .count = config.max_adapters,
+                   .rank = config.max_adapter_rank,
+                   .bytes = static_cast<size_t>(config.adapter_memory_mb) << 20},
       .stored_response_bytes = static_cast<size_t>(config.stored_responses_mb) << 20,
       .threads = config.threads,
       .drain_seconds = config.drain_seconds,
@@ -279,8 +320,8 @@ Result<int> run_serve(const ServeOptions& options) {
   auto server = TRY(serve::Server::listen(std::move(settings), clock));
   take_signals(config);
   spdlog::info("loading {}", join(server->model_names(), ", "));
-  TRY(server->serve([&] { say_ready(server->url(), server->model_names()); }, serve_stop_requested,
-                    serve_keys_requested));
+  TRY(server->serve([&] { say_ready(server->url(), server->model_names(), server->adapter_names()); },
+                    serve_stop_requested, serve_keys_requested));
   return kDone;
 }
 
@@ -305,8 +346,13 @@ Action add_serve(CLI::App& command) {
       "--admin-key-file", options->admin_key_file,
       "File with a key on each line for admins, who may change the server while it runs, beside those of "
       "the book of keys");
+  command.add_option(
+      "--adapter", options->adapters,
+      "LoRA adapter beside the first model, as NAME=DIR, or beside another as NAME@MODEL=DIR; clients name "
+      "it as their model. May be given several times");
   command.add_option("--candidates", options->candidate_folders,
-                     "Folder below which new versions may lie that `tandem promote` tries; may be given several times");
+                     "Folder below which new versions may lie that `tandem promote` tries, and adapters that `tandem "
+                     "serve ctl load` loads; may be given several times");
   command.add_option("--promoted", options->promoted,
                      "File that keeps what was promoted, so that the next start serves it");
   command.add_option("--slots", options->slots, "Answers of a model that are sampled at once (default: 16)")
@@ -331,6 +377,8 @@ Action add_serve(CLI::App& command) {
       "\"SmolLM2-135M-Instruct\",\"messages\":[{\"role\":\"user\",\"content\":\"Say hello.\"}]}'\n"
       "  tandem serve --model coder=runs/tiny/export --host 0.0.0.0 --api-key-file keys.txt\n"
       "  tandem serve --upstream http://10.0.0.1:8000 --upstream http://10.0.0.2:8000\n"
+      "  tandem serve --model base=models/SmolLM2-135M-Instruct --adapter sql=runs/sql/adapter --adapter "
+      "docs=runs/docs/adapter\n"
       "  tandem serve new-key editor >> keys.yaml");
   auto* const self = &command;
   return [options, ctl = add_serve_ctl(command), new_key = add_serve_new_key(command), self]() -> Result<int> {

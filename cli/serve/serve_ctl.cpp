@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "base/book.h"
 #include "base/text.h"
 #include "cli/serve/admin_client.h"
@@ -13,11 +15,57 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr Duration kCtlLimit = 30s;
+constexpr Duration kLoadAdapterLimit = 90s;  // more than the server takes
 
 struct CtlOptions {
   std::string action, subject, server, to = "batch", reason, key_variable = "TANDEM_ADMIN_KEY";
+  std::string model;
+  bool replace = false;
   bool json = false;
 };
+
+// load NAME=DIR, unload NAME, adapters.
+Result<Json> ask_about_adapters(const CtlOptions& o, const AdminClient& client) {
+  if (o.action == "adapters") {
+    if (!o.subject.empty()) return fail(Status::invalid("adapters shows all and takes no subject").at("SUBJECT"));
+    const Json models = TRY(client.ask("GET", "/v1/models", Json(), kCtlLimit));
+    Json adapters = Json::array();
+    for (const Json& one : models.value("data", Json::array())) {
+      if (one.is_object() && one.contains("parent") && one["parent"].is_string()) adapters.push_back(one);
+    }
+    return Json{{"adapters", std::move(adapters)}};
+  }
+  const size_t equals = o.subject.find('=');
+  const bool load = o.action == "load";
+  if (o.subject.empty() || load != (equals != std::string::npos) || (load && equals + 1 == o.subject.size())) {
+    return fail(Status::invalid(fmt::format("\"{}\" is not what {} takes", o.subject, o.action))
+                    .at("SUBJECT")
+                    .hint(load ? "write NAME=DIR" : "write the adapter's NAME"));
+  }
+  Json body = {{"lora_name", o.subject.substr(0, equals)}};
+  if (!load) return client.ask("POST", "/v1/unload_lora_adapter", body, kCtlLimit);
+  // As the server sees it, where both are on one machine.
+  std::error_code error;
+  const auto whole = std::filesystem::absolute(o.subject.substr(equals + 1), error);
+  body["lora_path"] = error ? o.subject.substr(equals + 1) : whole.string();
+  body["load_inplace"] = o.replace;
+  if (!o.model.empty()) body["base_model"] = o.model;
+  return client.ask("POST", "/v1/load_lora_adapter", body, kLoadAdapterLimit);
+}
+
+void show_adapters(const Json& answer) {
+  const auto text = [](const Json& of, const char* key) {
+    const Json value = of.value(key, Json());
+    return value.is_string() ? value.get<std::string>() : std::string();
+  };
+  if (!answer.contains("adapters")) {
+    fmt::print("{} {} of {}\n", text(answer, "status"), text(answer, "lora_name"), text(answer, "parent"));
+    return;
+  }
+  if (answer["adapters"].empty()) fmt::print("no adapters\n");
+  for (const Json& one : answer["adapters"])
+    fmt::print("{}  of {}  ({})\n", text(one, "id"), text(one, "parent"), text(one, "root"));
+}
 
 void show_rules(const Json& answer) {
   const Json rules = answer.value("rules", Json::array());
@@ -33,6 +81,14 @@ void show_rules(const Json& answer) {
 Result<int> run_ctl(const CtlOptions& o) {
   const auto client = TRY(AdminClient::open(o.server, TRY(admin_key(o.key_variable))));
   Json answer;
+  if (o.action == "load" || o.action == "unload" || o.action == "adapters") {
+    answer = TRY(ask_about_adapters(o, client));
+    if (o.json)
+      fmt::print("{}\n", dump_json(answer));
+    else
+      show_adapters(answer);
+    return kDone;
+  }
   if (o.action == "list") {
     if (!o.subject.empty()) return fail(Status::invalid("list shows all rules and takes no subject").at("SUBJECT"));
     answer = TRY(client.ask("GET", "/rules", Json(), kCtlLimit));
@@ -61,15 +117,19 @@ Result<int> run_ctl(const CtlOptions& o) {
 }  // namespace
 
 Action add_serve_ctl(CLI::App& command) {
-  auto* const ctl = command.add_subcommand("ctl", "Block, drain or lower requests of a server that runs");
+  auto* const ctl = command.add_subcommand(
+      "ctl", "Block, drain or lower requests of a server that runs; load and unload its adapters");
   const auto o = std::make_shared<CtlOptions>();
   ctl->add_option(
          "ACTION", o->action,
          "block: new requests are refused, those that run end; drain: new ones are refused; lower: they are of a "
-         "lower class; allow: takes it back; list")
+         "lower class; allow: takes it back; list; load, unload: a LoRA adapter; adapters: those that are loaded")
       ->required()
-      ->check(CLI::IsMember({"block", "drain", "lower", "allow", "list"}));
-  ctl->add_option("SUBJECT", o->subject, "key=NAME, class=NAME, model=NAME or session=NAME");
+      ->check(CLI::IsMember({"block", "drain", "lower", "allow", "list", "load", "unload", "adapters"}));
+  ctl->add_option("SUBJECT", o->subject,
+                  "key=NAME, class=NAME, model=NAME or session=NAME; of load NAME=DIR, of unload NAME");
+  ctl->add_option("--base-model", o->model, "Of load: the model that the adapter is for (default: the first)");
+  ctl->add_flag("--replace", o->replace, "Of load: in place of another adapter of the name");
   ctl->add_option("--server", o->server, "URL of the `tandem serve`")->required();
   ctl->add_option("--to", o->to, "The class of lower")
       ->check(CLI::IsMember({"autocomplete", "interactive", "agent", "batch"}))
@@ -77,13 +137,15 @@ Action add_serve_ctl(CLI::App& command) {
   ctl->add_option("--reason", o->reason, "Told to clients, and in the server's log");
   ctl->add_option("--admin-key-env", o->key_variable, "Environment variable with an admin's key of the server")
       ->capture_default_str();
-  ctl->add_flag("--json", o->json, "Print the rules as a JSON object");
+  ctl->add_flag("--json", o->json, "Print the rules, or what became of adapters, as a JSON object");
   ctl->footer(
       "Rules end with the server; each leaves a line in its log.\n\n"
       "Examples:\n"
       "  tandem serve ctl block key=editor --server http://127.0.0.1:8000 --reason \"asks in a loop\"\n"
       "  tandem serve ctl lower session=nightly --to batch --server http://127.0.0.1:8000\n"
-      "  tandem serve ctl list --server http://127.0.0.1:8000");
+      "  tandem serve ctl list --server http://127.0.0.1:8000\n"
+      "  tandem serve ctl load sql=runs/sql/adapter --server http://127.0.0.1:8000\n"
+      "  tandem serve ctl unload sql --server http://127.0.0.1:8000");
   return [o] { return run_ctl(*o); };
 }
 

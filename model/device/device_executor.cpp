@@ -67,6 +67,14 @@ class DeviceExecutor final : public Executor {
     return stream_.wait();
   }
 
+  Result<AdapterId> attach(std::shared_ptr<const LiveAdapter>) override {
+    return fail(Status::unfit(fmt::format("{} computes with no adapters beside the weights", numerics_id()))
+                    .hint("merge it into the weights, or compute on the CPU"));
+  }
+  Status detach(AdapterId adapter) override {
+    return Status::invalid(fmt::format("no adapter {} is attached", adapter));
+  }
+
   Result<Ticket> submit(Plan plan) override {
     TRY(check_plan(plan, config_.vocabulary, pages_->pages(), max_positions()));
     for (const auto& [row, token] : plan.later) {

@@ -6,12 +6,19 @@
 #include <cmath>
 
 #include "kernels/attention.h"
+#include "model/live_adapter.h"
 #include "model/weights.h"
 
 namespace tandem::rollout {
 
 namespace {
 int pages_for(int tokens) { return (tokens + kernels::kPageTokens - 1) / kernels::kPageTokens; }
+
+// Of the prefix tree: no salt of a caller is that of an adapter, or of another salt with one.
+std::string tree_salt(const TurnRequest& turn) {
+  if (turn.adapter) return "adapter " + turn.adapter->digest().hex() + turn.cache_salt;
+  return turn.cache_salt.empty() ? std::string() : "salt " + turn.cache_salt;
+}
 }  // namespace
 
 int pages_of(const EngineSettings& settings) {
@@ -90,6 +97,7 @@ Status Engine::check_turn(const TurnRequest& turn) const {
 void Engine::begin_turn(Sequence& sequence, const TurnRequest& turn) {
   sequence.turn_start = static_cast<int>(sequence.tokens.size());
   sequence.turn = turn;
+  sequence.turn.adapter.reset();  // the sequence has its own
   sequence.turn_number = ++turns_;
   sequence.in_turn = true;
   ++running_;
@@ -120,8 +128,10 @@ Status Engine::add(SequenceId id, std::vector<int32_t> prompt, const TurnRequest
   TRY(check_tokens(prompt));
   TRY(check_turn(turn));
   Sequence sequence;
+  if (turn.adapter) sequence.adapter_id = TRY(hold(turn.adapter));
+  sequence.adapter = turn.adapter;
   sequence.tokens = std::move(prompt);
-  sequence.salt = turn.cache_salt;
+  sequence.salt = tree_salt(turn);
   begin_turn(sequence, turn);
   waiting_.insert(place_of(id, sequence));
   sequences_.emplace(id, std::move(sequence));
@@ -154,7 +164,24 @@ void Engine::release(SequenceId id) {
     --running_;
     leave_queue(id, found->second);
   }
+  let_go_of_adapter(found->second);
   sequences_.erase(found);
+}
+
+Result<model::AdapterId> Engine::hold(const std::shared_ptr<const model::LiveAdapter>& adapter) {
+  auto held = adapters_.find(adapter);
+  if (held == adapters_.end())
+    held = adapters_.emplace(adapter, HeldAdapter{.id = TRY(executor_->attach(adapter))}).first;
+  ++held->second.sequences;
+  return held->second.id;
+}
+
+// Plans that were submitted with it are ahead of this in the executor's order.
+void Engine::let_go_of_adapter(const Sequence& sequence) {
+  const auto held = adapters_.find(sequence.adapter);
+  if (held == adapters_.end() || --held->second.sequences > 0) return;
+  (void)executor_->detach(held->second.id);  // fails for ids alone that it has not given
+  adapters_.erase(held);
 }
 
 int Engine::free_slots() const { return std::max(0, settings_.slots - running()); }
@@ -237,6 +264,8 @@ Result<std::vector<SampledToken>> Engine::step() {
     if (!passes_.empty()) break;
   }
   if (!chunks.empty()) {
+    // Rows of one adapter side by side: they go into one product.
+    std::ranges::stable_sort(chunks, {}, [](const Chunk& chunk) { return chunk.sequence->adapter_id; });
     TRY(submit(chunks));
   } else if (passes_.empty()) {
     if (!busy) return std::vector<SampledToken>{};

@@ -94,6 +94,9 @@ struct TurnRequest {
   int priority = 0;                 // lower goes first
   // Keys and values are shared among sequences of one salt alone. Of a sequence's first turn; the others have its.
   std::string cache_salt;
+  // What the sequence is computed with beside the weights, these and later ones; null: nothing. The same. Keys and
+  // values are shared among adapters of the same content.
+  std::shared_ptr<const model::LiveAdapter> adapter;
 };
 
 // Stop token, max_new_tokens, max_tokens of the engine; a constraint that can be followed no further, where no token
@@ -145,8 +148,10 @@ class Engine {
   static Result<Engine> create(std::shared_ptr<const model::Weights> weights, uint64_t version, kernels::Stream stream,
                                const EngineSettings& settings);
 
-  // kInvalid: a token outside the vocabulary, an empty prompt, one that leaves no room to sample, an id in use, or a
-  // constraint without a stop token, or whose texts may hold one.
+  // kInvalid: a token outside the vocabulary, an empty prompt, one that leaves no room to sample, an id in use, a
+  // constraint without a stop token, or whose texts may hold one, or an adapter that was made for another model.
+  // kUnfit: an adapter where the device holds none. The adapter is held until the last sequence that has it is
+  // released.
   Status add(SequenceId id, std::vector<int32_t> prompt, const TurnRequest& turn);
   // The next turn of a parked sequence. kNotFound, or kExhausted where the tokens do not fit.
   Status extend(SequenceId id, std::span<const int32_t> tokens, const TurnRequest& turn);
@@ -168,6 +173,7 @@ class Engine {
   int running() const { return running_; }  // sequences in a turn, waiting ones included
   int parked() const { return static_cast<int>(sequences_.size()) - running(); }
   int free_slots() const;
+  int adapters() const { return static_cast<int>(adapters_.size()); }  // that sequences have
   uint64_t version() const { return version_; }
   const EngineCounters& counters() const { return counters_; }
   const EngineSettings& settings() const { return settings_; }
@@ -190,9 +196,11 @@ class Engine {
     int cached = 0;                                       // tokens that the turn found computed
     double compute_seconds = 0;                           // of passes, not said with a token yet
     std::string salt;
-    uint64_t context_version = 0;  // the oldest that made some of its keys and values
-    bool mixed = false;            // some of them are of older weights than others
-    bool behind = false;           // the turn ends under the weights before the live ones
+    std::shared_ptr<const model::LiveAdapter> adapter;
+    model::AdapterId adapter_id = 0;  // of it in the executor
+    uint64_t context_version = 0;     // the oldest that made some of its keys and values
+    bool mixed = false;               // some of them are of older weights than others
+    bool behind = false;              // the turn ends under the weights before the live ones
     bool in_turn = false;
     bool verifies = false;  // a pass with a draft of it is not collected yet
     Drafts drafts;
@@ -254,6 +262,14 @@ class Engine {
 
   Engine(std::unique_ptr<model::Executor> executor, int vocabulary, uint64_t version, EngineSettings settings);
 
+  // An adapter in the executor, and how many sequences have it.
+  struct HeldAdapter {
+    model::AdapterId id = 0;
+    int sequences = 0;
+  };
+  Result<model::AdapterId> hold(const std::shared_ptr<const model::LiveAdapter>& adapter);
+  void let_go_of_adapter(const Sequence& sequence);
+
   Status check_tokens(std::span<const int32_t> tokens) const;
   Status check_turn(const TurnRequest& turn) const;
   void begin_turn(Sequence& sequence, const TurnRequest& turn);
@@ -305,6 +321,7 @@ class Engine {
   uint64_t turns_ = 0;
   bool last_was_behind_ = false;
   std::map<SequenceId, Sequence> sequences_;  // ordered: schedules do not depend on hashing
+  std::map<std::shared_ptr<const model::LiveAdapter>, HeldAdapter> adapters_;
   std::map<SequenceId, Sequence*> admitted_;  // turns that hold a slot
   std::set<Waiting> waiting_;                 // turns without
   int running_ = 0;

@@ -28,7 +28,7 @@ Status Engine::submit(std::span<const Chunk> chunks) {
       tokens.push_back(at < known ? s.tokens[at] : 0);
     }
     tokens.insert(tokens.end(), chunk.draft.tokens.begin(), chunk.draft.tokens.end());
-    plan.batch.add(tokens, first, s.pages);
+    plan.batch.add(tokens, first, s.pages, s.adapter_id);
     ask_for_prompt(chunk, row, plan, pass);
     if (chunk.samples) ask_for_tokens(chunk, row + chunk.rows - drafted - 1, plan, pass);
     pass.parts.push_back({{chunk.id, s.turn_number}, chunk.rows});

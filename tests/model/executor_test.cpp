@@ -10,6 +10,7 @@
 #include "kernels/attention.h"
 #include "tests/model/emulated.h"
 #include "tests/model/late_executor.h"
+#include "tests/model/small_adapter.h"
 #include "tests/model/tiny_weights.h"
 
 namespace tandem::model {
@@ -91,6 +92,28 @@ TEST_P(Executors, gives_the_logprobs_and_the_likeliest_tokens_that_are_asked_for
   const auto picked = answer_of(*executor, plan);
   EXPECT_EQ(picked.picks.at(1), greedy.draws[0].logprob);
   EXPECT_LT(picked.picks.at(0), 0);
+}
+
+TEST_P(Executors, an_adapter_that_is_not_attached_is_refused) {
+  const auto executor = make();
+  ASSERT_TRUE(executor->clear(kPages));
+  Plan plan = prompt();
+  plan.batch.runs[0].adapter = 1;
+  const auto refused = executor->submit(plan);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::kInvalid);
+  EXPECT_EQ(executor->detach(1).code(), Code::kInvalid);
+  const auto attached = executor->attach(small_live_adapter(*tiny_weights(1), 1));
+  if (std::string(GetParam()) != "cpu") {
+    ASSERT_FALSE(attached);
+    EXPECT_EQ(attached.error().code(), Code::kUnfit) << attached.error().to_string();
+    return;
+  }
+  ASSERT_TRUE(attached);
+  plan.batch.runs[0].adapter = *attached;
+  EXPECT_FALSE(same(answer_of(*executor, plan).draws[0], first_of(*executor)));
+  EXPECT_TRUE(executor->detach(*attached));
+  EXPECT_FALSE(executor->submit(plan));
 }
 
 TEST_P(Executors, draws_only_what_the_mask_allows_and_says_where_it_allows_nothing) {

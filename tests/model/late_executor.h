@@ -46,6 +46,13 @@ class LateExecutor final : public Executor {
                      pages = std::vector<int>(pages.begin(), pages.end())] { return inner_->load(host, pages); });
     return {};
   }
+  Result<AdapterId> attach(std::shared_ptr<const LiveAdapter> adapter) override {
+    return inner_->attach(std::move(adapter));
+  }
+  Status detach(AdapterId adapter) override {
+    work_.push_back([this, adapter] { return inner_->detach(adapter); });
+    return {};
+  }
   Result<Ticket> submit(Plan plan) override {
     const Ticket ticket = ++last_;
     work_.push_back([this, ticket, plan = std::move(plan)] { return run(ticket, plan); });
@@ -86,7 +93,7 @@ class LateExecutor final : public Executor {
     std::vector<int> row_of(tokens.size());
     for (auto r = plan.batch.runs.rbegin(); r != plan.batch.runs.rend(); ++r) {
       for (int i = 0; i < r->rows; ++i) row_of[r->row + i] = static_cast<int>(reversed.batch.tokens.size()) + i;
-      reversed.batch.add(std::span(tokens).subspan(r->row, r->rows), r->position, plan.batch.pages_of(*r));
+      reversed.batch.add(std::span(tokens).subspan(r->row, r->rows), r->position, plan.batch.pages_of(*r), r->adapter);
     }
     for (auto d = plan.draws.rbegin(); d != plan.draws.rend(); ++d) {
       reversed.draws.push_back(*d);
