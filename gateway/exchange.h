@@ -4,12 +4,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "gateway/answer_scan.h"
 #include "gateway/request_view.h"
 #include "gateway/router.h"
 #include "gateway/upstream.h"
 #include "serve/keys.h"
+#include "serve/traces.h"
 #include "wire/http_server.h"
 #include "wire/http_transfers.h"
 
@@ -28,7 +30,11 @@ struct Exchange {
   wire::HttpReply reply;
   std::string id;  // in the log of usage
 
+  // What was tried: from sending it to the end of that, with the upstream's name.
+  std::vector<serve::TraceSpan> tries;
+
   // Of the upstream that has it now.
+  Time sent{}, first_byte{};
   size_t upstream = 0;
   uint64_t transfer = 0;  // 0: none has it
   std::optional<wire::TransferHead> head;

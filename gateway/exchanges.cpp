@@ -73,6 +73,8 @@ void Exchanges::begin(const Send& send) {
   Exchange& exchange = *exchanges_.at(send.request);
   const UpstreamTerms& terms = upstreams_[send.upstream];
   exchange.upstream = send.upstream;
+  exchange.sent = clock_.now();
+  exchange.first_byte = Time{};
   exchange.head.reset();
   exchange.body.clear();
   auto transfer = transfer_of(exchange, terms, limits_);
@@ -125,6 +127,7 @@ void Exchanges::take_answer(uint64_t number, wire::TransferEvent& event) {
   Exchange& exchange = *exchanges_.at(number);
   if (event.head) {
     exchange.head = std::move(event.head);
+    exchange.first_byte = clock_.now();
     if (!failure_of(*exchange.head)) {
       perform(router_.step(Answering{.request = number, .rate = rate_of(exchange)}, clock_.now()));
     }
@@ -185,6 +188,7 @@ void Exchanges::end_answer(uint64_t number, Exchange& exchange, const wire::Tran
   by_transfer_.erase(exchange.transfer);
   exchange.transfer = 0;
   const auto failure = failure_in(exchange, event);
+  note_try(exchange, failure ? name_of(*failure) : "answered");
   if (!failure) {
     if (exchange.stream) {
       exchange.stream->end();
@@ -225,10 +229,37 @@ void Exchanges::end(uint64_t number, const RouterEvent& event, std::string_view 
   perform(router_.step(event, clock_.now()));
 }
 
-void Exchanges::note(const Exchange& exchange, std::string_view outcome) {
+// The time with one upstream, in two parts where it began to answer.
+void Exchanges::note_try(Exchange& exchange, std::string_view outcome) const {
+  const Time now = clock_.now();
+  const Json facts = {{"upstream", upstreams_[exchange.upstream].name}, {"outcome", outcome}};
+  const bool began = exchange.first_byte != Time{};
+  exchange.tries.push_back({"first byte", exchange.sent, began ? exchange.first_byte : now, 0, facts});
+  if (began) exchange.tries.push_back({"answer", exchange.first_byte, now, 0, facts});
+}
+
+void Exchanges::note(Exchange& exchange, std::string_view outcome) {
   const AnswerNotes& notes = exchange.scan.notes();
   if (!notes.response_id.empty()) {
     responses_.add(notes.response_id, {exchange.upstream, exchange.key->name, exchange.view.model});
+  }
+  const Time now = clock_.now();
+  if (traces_.wanted(now - exchange.arrived)) {
+    if (exchange.transfer != 0) note_try(exchange, outcome);
+    const Time sent = exchange.tries.empty() ? now : exchange.tries.front().start;
+    exchange.tries.insert(exchange.tries.begin(), {.name = "queue", .start = exchange.arrived, .end = sent});
+    traces_.add({.id = exchange.id,
+                 .path = exchange.request.path.starts_with(kResponses) ? "/v1/responses" : exchange.request.path,
+                 .parent = std::string(exchange.request.header("traceparent")),
+                 .start = exchange.arrived,
+                 .end = now,
+                 .spans = exchange.tries,
+                 .facts = {{"key", exchange.key->name},
+                           {"model", exchange.view.model},
+                           {"priority", serve::name_of(exchange.priority)},
+                           {"outcome", outcome},
+                           {"prompt_tokens", notes.prompt_tokens},
+                           {"answer_tokens", notes.answer_tokens}}});
   }
   access_.charge(*exchange.key, notes.prompt_tokens + notes.answer_tokens);
   access_.log({.time = clock_.unix_seconds(),

@@ -16,6 +16,7 @@
 #include "gateway/response_places.h"
 #include "gateway/router.h"
 #include "serve/access.h"
+#include "serve/traces.h"
 
 namespace tandem::gateway {
 
@@ -23,11 +24,13 @@ class Exchanges {
  public:
   // All of them outlive this. `limits` has the times of a request to an upstream.
   Exchanges(Router& router, std::vector<UpstreamTerms>& upstreams, wire::HttpTransfers& transfers,
-            serve::Access& access, const wire::TransferRequest& limits, Duration probe_limit, const Clock& clock)
+            serve::Access& access, serve::Traces& traces, const wire::TransferRequest& limits, Duration probe_limit,
+            const Clock& clock)
       : router_(router),
         upstreams_(upstreams),
         transfers_(transfers),
         access_(access),
+        traces_(traces),
         limits_(limits),
         clock_(clock),
         probes_(transfers, upstreams, probe_limit) {}
@@ -62,12 +65,14 @@ class Exchanges {
   std::optional<Failure> failure_in(const Exchange& exchange, const wire::TransferEvent& event) const;
   RateNews rate_of(const Exchange& exchange) const;
   void end(uint64_t number, const RouterEvent& event, std::string_view outcome);
-  void note(const Exchange& exchange, std::string_view outcome);
+  void note(Exchange& exchange, std::string_view outcome);
+  void note_try(Exchange& exchange, std::string_view outcome) const;
 
   Router& router_;
   std::vector<UpstreamTerms>& upstreams_;
   wire::HttpTransfers& transfers_;
   serve::Access& access_;
+  serve::Traces& traces_;
   const wire::TransferRequest limits_;
   const Clock& clock_;
   Probes probes_;

@@ -16,6 +16,7 @@
 #include "serve/cors.h"
 #include "serve/request_reader.h"
 #include "serve/rule_desk.h"
+#include "serve/trace_path.h"
 
 namespace tandem::gateway {
 
@@ -72,12 +73,14 @@ class Gateway::Loop {
         router_(router_settings(settings_)),
         queue_(1, kMostWaitingReads),
         transfers_(std::move(transfers)),
-        exchanges_(router_, settings_.upstreams, *transfers_, access_, limits_of(settings_), probe_limit(settings_),
-                   clock_),
+        traces_(settings_.traces, clock_),
+        exchanges_(router_, settings_.upstreams, *transfers_, access_, traces_, limits_of(settings_),
+                   probe_limit(settings_), clock_),
         rule_desk_(access_, ruled_requests()),
         body_paths_(access_),
         started_(static_cast<int64_t>(clock.unix_seconds())) {
     rule_desk_.add_to(body_paths_);
+    serve::add_trace_path(body_paths_, traces_);
     body_paths_.add({"/upstreams",
                      "GET",
                      "Each upstream: its state, limit and counters",
@@ -262,6 +265,7 @@ class Gateway::Loop {
   Router router_;
   WorkQueue queue_;
   std::unique_ptr<wire::HttpTransfers> transfers_;
+  serve::Traces traces_;
   Exchanges exchanges_;
   serve::RuleDesk rule_desk_;
   serve::BodyPaths body_paths_;

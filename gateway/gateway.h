@@ -16,6 +16,7 @@
 
 #include "gateway/upstream.h"
 #include "serve/front.h"
+#include "serve/traces.h"
 
 namespace tandem::gateway {
 
@@ -27,6 +28,7 @@ struct GatewaySettings {
   double first_byte_seconds = 300, silence_seconds = 60, answer_seconds = 3600;
   double probe_seconds = 5;
   double drain_seconds = 30;
+  serve::TraceSettings traces;
   bool salt_by_key = false;  // prefixes of different keys are told apart
   std::string version;
 };

@@ -17,6 +17,7 @@ void Intake::take(const Reading& reading, wire::HttpRequest request, std::shared
                                            .number = request.number,
                                            .body = std::move(request.body),
                                            .around = std::move(around),
+                                           .trace = std::string(request.header("traceparent")),
                                            .arrived = clock_.now(),
                                            .reply = std::move(reply)}),
        Version::kByShare);
@@ -53,8 +54,9 @@ void Intake::submit(const std::shared_ptr<const Asked>& asked, ReadRequest read,
   promotions_.note_request(asked->around.id, key.name, read.lane);
   std::function<void()> elsewhere;
   if (read.candidate) elsewhere = [this, asked] { this->read(asked, Version::kCurrent); };
-  const auto spent = [this, asked, model = names.front(), adapter = read.adapter, priority = generation.priority](
-                         const Lane::Spent& spent) { note(*asked, model, adapter, priority, spent); };
+  const Begun begun{
+      .model = names.front(), .adapter = read.adapter, .priority = generation.priority, .read = clock_.now()};
+  const auto spent = [this, asked, begun](const Lane::Spent& spent) { note(*asked, begun, spent); };
   read.lane->submit({.number = asked->number,
                      .id = asked->around.id,
                      .key = key.name,
@@ -69,23 +71,56 @@ void Intake::submit(const std::shared_ptr<const Asked>& asked, ReadRequest read,
 }
 
 // What was lost with a candidate costs nobody anything but its line.
-void Intake::note(const Asked& asked, const std::string& model, const std::string& adapter, Priority priority,
-                  const Lane::Spent& spent) {
-  if (!adapter.empty() && spent.outcome != "elsewhere") adapters_.note_request(adapter, spent.answer_tokens);
+void Intake::note(const Asked& asked, const Begun& begun, const Lane::Spent& spent) {
+  if (!begun.adapter.empty() && spent.outcome != "elsewhere")
+    adapters_.note_request(begun.adapter, spent.answer_tokens);
   if (spent.outcome != "elsewhere") access_.charge(*asked.around.key, spent.prompt_tokens + spent.answer_tokens);
   access_.log({.time = clock_.unix_seconds(),
                .id = asked.around.id,
                .key = asked.around.key->name,
-               .model = model,
-               .adapter = adapter,
+               .model = begun.model,
+               .adapter = begun.adapter,
                .path = std::string(asked.reading.endpoint.path),
-               .priority = std::string(name_of(priority)),
+               .priority = std::string(name_of(begun.priority)),
                .outcome = std::string(spent.outcome),
                .prompt_tokens = spent.prompt_tokens,
                .cached_tokens = spent.cached_tokens,
                .answer_tokens = spent.answer_tokens,
                .seconds = spent.seconds,
                .core_seconds = spent.compute_seconds * threads_});
+  if (traces_.wanted(from_seconds(spent.seconds))) trace(asked, begun, spent);
+}
+
+void Intake::trace(const Asked& asked, const Begun& begun, const Lane::Spent& spent) {
+  const Time now = clock_.now();
+  RequestTrace trace{.id = asked.around.id,
+                     .path = std::string(asked.reading.endpoint.path),
+                     .parent = asked.trace,
+                     .start = asked.arrived,
+                     .end = now,
+                     .facts = {{"key", asked.around.key->name},
+                               {"model", begun.adapter.empty() ? begun.model : begun.adapter},
+                               {"priority", name_of(begun.priority)},
+                               {"outcome", spent.outcome},
+                               {"prompt_tokens", spent.prompt_tokens},
+                               {"cached_tokens", spent.cached_tokens},
+                               {"answer_tokens", spent.answer_tokens},
+                               {"compute_seconds", spent.compute_seconds}}};
+  trace.spans.push_back({.name = "read", .start = asked.arrived, .end = begun.read});
+  int row = 0;
+  for (const auto& answer : spent.answers) {
+    const auto begins = [&](std::string name, Time start, Time end, Json facts = Json::object()) {
+      trace.spans.push_back({std::move(name), start, end == Time{} ? now : end, row, std::move(facts)});
+    };
+    begins("queue", begun.read, answer.started);
+    if (answer.started != Time{}) begins("prefill", answer.started, answer.first_token);
+    if (answer.first_token != Time{}) {
+      begins("decode", answer.first_token, answer.last_token,
+             {{"tokens", answer.tokens}, {"text_seconds", to_seconds(answer.text)}});
+    }
+    ++row;
+  }
+  traces_.add(std::move(trace));
 }
 
 // Where there is no time to read it, there is none for a copy either.

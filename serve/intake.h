@@ -20,6 +20,7 @@
 #include "serve/model_set.h"
 #include "serve/promotions.h"
 #include "serve/request_reader.h"
+#include "serve/traces.h"
 #include "wire/http_server.h"
 
 namespace tandem::serve {
@@ -35,13 +36,14 @@ class Intake {
   // All of them outlive this; jobs of `queue` read the requests.
   // `threads`: that compute, of each model.
   Intake(const ModelSet& models, WorkQueue& queue, Promotions& promotions, Adapters& adapters, Access& access,
-         ResponseStore& stored, int threads, const Clock& clock)
+         ResponseStore& stored, Traces& traces, int threads, const Clock& clock)
       : models_(models),
         queue_(queue),
         promotions_(promotions),
         adapters_(adapters),
         access_(access),
         stored_(stored),
+        traces_(traces),
         threads_(threads),
         clock_(clock) {}
 
@@ -58,6 +60,7 @@ class Intake {
     uint64_t number = 0;  // of the HTTP request
     std::string body;
     Around around;
+    std::string trace;  // of the header traceparent
     Time arrived{};
     wire::HttpReply reply;
   };
@@ -65,8 +68,14 @@ class Intake {
   void read(std::shared_ptr<const Asked> asked, Version version, std::shared_ptr<Lane> failed = nullptr);
   void submit(const std::shared_ptr<const Asked>& asked, ReadRequest read, const std::shared_ptr<Lane>& failed);
   void copy(std::shared_ptr<const Asked> asked);
-  void note(const Asked& asked, const std::string& model, const std::string& adapter, Priority priority,
-            const Lane::Spent& spent);
+  // What is known of a request when it goes to a lane.
+  struct Begun {
+    std::string model, adapter;
+    Priority priority = Priority::kInteractive;
+    Time read{};
+  };
+  void note(const Asked& asked, const Begun& begun, const Lane::Spent& spent);
+  void trace(const Asked& asked, const Begun& begun, const Lane::Spent& spent);
 
   const ModelSet& models_;
   WorkQueue& queue_;
@@ -74,6 +83,7 @@ class Intake {
   Adapters& adapters_;
   Access& access_;
   ResponseStore& stored_;
+  Traces& traces_;
   const int threads_;
   const Clock& clock_;
   const uint64_t run_ = unique_number();

@@ -64,8 +64,7 @@ void Lane::submit(Request request) {
   Generation& generation = own.prepared.generation;
   Offer offer{.priority = generation.priority, .key = own.key};
   const int count = generation.answers();
-  exchange->first_token.resize(count);
-  exchange->last_token.resize(count);
+  exchange->times.resize(count);
   for (int i = 0; i < count; ++i) {
     exchange->choices.emplace_back(text_.tokenizer_or_null(), generation.choice, fmt::format("call_{}_{}_", own.id, i));
     exchange->answers.push_back(++last_answer_);
@@ -104,6 +103,7 @@ void Lane::start(AnswerId answer) {
   const auto [number, choice] = places_.at(answer);
   Exchange& exchange = *exchanges_.at(number);
   const Generation& generation = exchange.request.prepared.generation;
+  exchange.times[choice].started = clock_.now();
   metrics_.queue.observe(to_seconds(clock_.now() - exchange.request.arrived));
   EngineThread::Turn turn{
       .id = answer, .prompt = generation.prompts[choice / generation.n], .request = generation.turn};
@@ -136,11 +136,12 @@ void Lane::take(rollout::SampledToken token) {
   Exchange& exchange = *exchanges_.at(number);
   Choice& choice = exchange.choices[index];
   const Time now = clock_.now();
-  const bool first = exchange.last_token[index] == Time{};
+  AnswerTimes& times = exchange.times[index];
+  const bool first = times.last_token == Time{};
   (first ? metrics_.time_to_first_token : metrics_.inter_token)
-      .observe(to_seconds(now - (first ? exchange.request.arrived : exchange.last_token[index])));
-  exchange.last_token[index] = now;
-  if (first) exchange.first_token[index] = now;
+      .observe(to_seconds(now - (first ? exchange.request.arrived : times.last_token)));
+  times.last_token = now;
+  if (first) times.first_token = now;
   if (first) metrics_.cached_tokens += token.cached_tokens;
   if (first) exchange.cached_tokens += token.cached_tokens;
   exchange.compute_seconds += token.compute_seconds;
@@ -154,6 +155,7 @@ void Lane::take(rollout::SampledToken token) {
     auto taken = choice.take(std::move(token));
     if (!taken) return fail(number, http_status_of(taken.error()), taken.error().to_string());
     piece = std::move(*taken);
+    times.text += clock_.now() - now;
   }
   if (exchange.request.prepared.stream) {
     const AnswerView view = exchange.view();
@@ -231,12 +233,12 @@ void Lane::release(Exchange& exchange) {
 void Lane::count(const Exchange& exchange) {
   ++outcomes_.answers;
   for (size_t i = 0; i < exchange.choices.size(); ++i) {
-    const Time first = exchange.first_token[i];
+    const Time first = exchange.times[i].first_token;
     if (first == Time{}) continue;
     outcomes_.first_token.observe(to_seconds(first - exchange.request.arrived));
     const size_t further = exchange.choices[i].tokens().size();
     if (further > 1)
-      outcomes_.per_token.observe(to_seconds(exchange.last_token[i] - first) / static_cast<double>(further - 1));
+      outcomes_.per_token.observe(to_seconds(exchange.times[i].last_token - first) / static_cast<double>(further - 1));
   }
 }
 
@@ -245,9 +247,13 @@ void Lane::say_spent(const Exchange& exchange, std::string_view outcome) const {
   Spent spent{.cached_tokens = exchange.cached_tokens,
               .seconds = to_seconds(clock_.now() - exchange.request.arrived),
               .compute_seconds = exchange.compute_seconds,
-              .outcome = outcome};
+              .outcome = outcome,
+              .answers = exchange.times};
   for (const auto& prompt : exchange.request.prepared.generation.prompts) spent.prompt_tokens += prompt.size();
-  for (const auto& choice : exchange.choices) spent.answer_tokens += choice.tokens().size();
+  for (size_t i = 0; i < exchange.choices.size(); ++i) {
+    spent.answers[i].tokens = exchange.choices[i].tokens().size();
+    spent.answer_tokens += spent.answers[i].tokens;
+  }
   exchange.request.spent(spent);
 }
 

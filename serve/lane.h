@@ -46,10 +46,17 @@ class Lane {
     return {.name = name, .text = text_, .config = config_, .constraints = constraints_, .max_tokens = max_tokens_};
   }
 
+  // Of one answer; a time that never came is Time{}.
+  struct AnswerTimes {
+    Time started{}, first_token{}, last_token{};
+    uint64_t tokens = 0;
+    Duration text{};  // that tokens took to become text, reasoning and calls
+  };
   struct Spent {
     uint64_t prompt_tokens = 0, cached_tokens = 0, answer_tokens = 0;
     double seconds = 0, compute_seconds = 0;  // since it arrived; its share of the passes, by rows
     std::string_view outcome;                 // done, error, ended (by the server), gone (its client), elsewhere
+    std::vector<AnswerTimes> answers = {};
   };
   struct Request {
     uint64_t number = 0;  // of the HTTP request
@@ -107,8 +114,8 @@ class Lane {
   struct Exchange {
     Request request;
     std::vector<Choice> choices;
-    std::vector<AnswerId> answers;              // by choice
-    std::vector<Time> first_token, last_token;  // by choice
+    std::vector<AnswerId> answers;   // by choice
+    std::vector<AnswerTimes> times;  // by choice
     std::shared_ptr<wire::HttpStream> stream;
     EventWriter out;
     size_t open = 0;  // choices that have not ended

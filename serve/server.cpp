@@ -17,6 +17,7 @@
 #include "serve/openapi.h"
 #include "serve/promotions.h"
 #include "serve/rule_desk.h"
+#include "serve/trace_path.h"
 
 namespace tandem::serve {
 
@@ -48,7 +49,8 @@ class Server::Loop {
         rule_desk_(access_, requests_of(models_)),
         body_paths_(access_),
         stored_(settings_.stored_response_bytes),
-        intake_(models_, queue_, promotions_, adapters_, access_, stored_, settings_.threads, clock_),
+        traces_(settings_.traces, clock_),
+        intake_(models_, queue_, promotions_, adapters_, access_, stored_, traces_, settings_.threads, clock_),
         started_(static_cast<int64_t>(clock.unix_seconds())) {
     for (const Endpoint& endpoint :
          {chat_endpoint(), completions_endpoint(), responses_endpoint(), messages_endpoint(), generate_endpoint()})
@@ -58,6 +60,7 @@ class Server::Loop {
     promotions_.add_to(body_paths_);
     adapters_.add_to(body_paths_);
     rule_desk_.add_to(body_paths_);
+    add_trace_path(body_paths_, traces_);
   }
 
   const std::string& url() const { return front_.url; }
@@ -339,6 +342,7 @@ class Server::Loop {
   RuleDesk rule_desk_;
   BodyPaths body_paths_;
   ResponseStore stored_;
+  Traces traces_;
   Intake intake_;
   std::map<int, uint64_t> answers_by_status_;
   const int64_t started_;

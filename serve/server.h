@@ -18,6 +18,7 @@
 #include "serve/lane.h"
 #include "serve/lookups.h"
 #include "serve/promotions.h"
+#include "serve/traces.h"
 
 namespace tandem::serve {
 
@@ -28,6 +29,7 @@ struct ServerSettings {
   PromotionSettings promotions;
   AdapterSettings adapters;
   size_t stored_response_bytes = size_t{64} << 20;  // of answers that requests may go on from; 0: none
+  TraceSettings traces;
   int threads = 1;
   double drain_seconds = 30;
   std::string version;

@@ -35,6 +35,8 @@ struct ServeConfig {
   double upstream_answer_seconds = 3600, upstream_probe_seconds = 5;
   int max_adapters = 64, max_adapter_rank = 256, adapter_memory_mb = 1024;
   bool salt_by_key = false;
+  int traces = 256;
+  double trace_slower_than = 1;
   std::string promoted;
   std::string keys, usage_log, tls_certificate, tls_key;
   double address_requests_per_minute = 0;
@@ -88,6 +90,9 @@ struct ServeConfig {
              1, 1 << 20)
         .add("serve.promoted", promoted,
              "File that keeps what was promoted, so that the next start serves it; empty: it serves what models says")
+        .add("serve.traces", traces, "Slow requests whose times are kept in memory for /traces, the last ones; 0: none",
+             0, 100000)
+        .add("serve.trace_slower_than", trace_slower_than, "Seconds from which a request is slow", 0, 86400)
         .add("serve.cors_origins", cors_origins,
              "Origins, such as https://app.example.com, whose pages may use the server from a browser; * is all. None: "
              "no page may")
@@ -238,6 +243,10 @@ serve::FrontSettings front_of(const ServeConfig& config) {
           .cors_origins = config.cors_origins};
 }
 
+serve::TraceSettings traces_of(const ServeConfig& config) {
+  return {.most = static_cast<size_t>(config.traces), .slower_than = config.trace_slower_than};
+}
+
 void take_signals(const ServeConfig& config) {
   std::signal(SIGTERM, request_serve_stop);
   std::signal(SIGINT, request_serve_stop);
@@ -272,6 +281,7 @@ Result<int> run_gateway(const ServeConfig& config) {
                                     .answer_seconds = config.upstream_answer_seconds,
                                     .probe_seconds = config.upstream_probe_seconds,
                                     .drain_seconds = config.drain_seconds,
+                                    .traces = traces_of(config),
                                     .salt_by_key = config.salt_by_key,
                                     .version = TANDEM_VERSION};
   if (!config.upstream_book.empty()) settings.upstreams = TRY(gateway::read_upstreams(config.upstream_book));
@@ -311,6 +321,7 @@ Result<int> run_serve(const ServeOptions& options) {
                    .rank = config.max_adapter_rank,
                    .bytes = static_cast<size_t>(config.adapter_memory_mb) << 20},
       .stored_response_bytes = static_cast<size_t>(config.stored_responses_mb) << 20,
+      .traces = traces_of(config),
       .threads = config.threads,
       .drain_seconds = config.drain_seconds,
       .version = TANDEM_VERSION};

@@ -89,6 +89,11 @@ Result<int> run_ctl(const CtlOptions& o) {
       show_adapters(answer);
     return kDone;
   }
+  if (o.action == "traces") {
+    if (!o.subject.empty()) return fail(Status::invalid("traces shows all and takes no subject").at("SUBJECT"));
+    fmt::print("{}\n", dump_json(TRY(client.ask("GET", "/traces", Json(), kCtlLimit))));
+    return kDone;
+  }
   if (o.action == "list") {
     if (!o.subject.empty()) return fail(Status::invalid("list shows all rules and takes no subject").at("SUBJECT"));
     answer = TRY(client.ask("GET", "/rules", Json(), kCtlLimit));
@@ -123,9 +128,10 @@ Action add_serve_ctl(CLI::App& command) {
   ctl->add_option(
          "ACTION", o->action,
          "block: new requests are refused, those that run end; drain: new ones are refused; lower: they are of a "
-         "lower class; allow: takes it back; list; load, unload: a LoRA adapter; adapters: those that are loaded")
+         "lower class; allow: takes it back; list; load, unload: a LoRA adapter; adapters: those that are loaded; "
+         "traces: where the time of the last slow requests went, JSON for ui.perfetto.dev")
       ->required()
-      ->check(CLI::IsMember({"block", "drain", "lower", "allow", "list", "load", "unload", "adapters"}));
+      ->check(CLI::IsMember({"block", "drain", "lower", "allow", "list", "load", "unload", "adapters", "traces"}));
   ctl->add_option("SUBJECT", o->subject,
                   "key=NAME, class=NAME, model=NAME or session=NAME; of load NAME=DIR, of unload NAME");
   ctl->add_option("--base-model", o->model, "Of load: the model that the adapter is for (default: the first)");

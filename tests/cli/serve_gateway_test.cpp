@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include <atomic>
+#include <set>
 #include <thread>
 
 #include "serve/keys.h"
@@ -202,6 +203,61 @@ TEST_F(ServeGateway, keys_end_at_the_door_and_use_is_written) {
   server_.reset();
   stop = true;
   serving.join();
+}
+
+TEST_F(ServeGateway, slow_requests_show_where_their_time_went_and_nothing_of_what_was_said) {
+  std::ofstream(root() / "admins") << "an-admins-key\n";
+  std::ofstream(root() / "traces.yaml") << "serve:\n  trace_slower_than: 0\n";
+  const Arguments more = {"--admin-key-file", (root() / "admins").string(), "--config",
+                          (root() / "traces.yaml").string()};
+  start(more);
+  const std::string direct = url_;
+  const auto server = std::move(server_);
+  start_gateway({direct}, more);
+  const auto said = ask("/v1/chat/completions", dump_json(chat("a-planted-word", {{"max_tokens", 4}, {"n", 2}})));
+  EXPECT_EQ(said.status, 200);
+  const auto names = [&](const std::string& url) {
+    url_ = url;
+    const auto traces = ask("/traces?slower_than=0", "", "an-admins-key", "GET");
+    EXPECT_THAT(traces.body, testing::Not(HasSubstr("a-planted-word")));
+    std::vector<std::string> all;
+    for (const Json& event : traces.json().value("traceEvents", Json::array())) {
+      all.push_back(event["name"].get<std::string>());
+      EXPECT_GE(event.value("dur", 0.0), 0);
+    }
+    return all;
+  };
+  const std::string door = url_;
+  EXPECT_TRUE(within(60s, [&] { return names(direct).size() > 4 && names(door).size() > 2; }));
+  EXPECT_THAT(names(direct), testing::ElementsAre("process_name", "request", "read", "queue", "prefill", "decode",
+                                                  "queue", "prefill", "decode"));
+  EXPECT_THAT(names(door), testing::ElementsAre("process_name", "request", "queue", "first byte", "answer"));
+  EXPECT_EQ(ask("/traces", "", "", "GET").status, 403);
+  EXPECT_EQ(ask("/traces?slower_than=x", "", "an-admins-key", "GET").status, 400);
+}
+
+// What the board for Grafana asks for is there.
+TEST_F(ServeGateway, the_board_shows_metrics_that_there_are) {
+  start();
+  const std::string direct = url_;
+  const auto server = std::move(server_);
+  start_gateway({direct});
+  EXPECT_EQ(ask("/v1/chat/completions", dump_json(chat("x", {{"max_tokens", 4}}))).status, 200);
+  std::string pages = ask("/metrics", "", "", "GET").body;
+  url_ = direct;
+  pages += ask("/metrics", "", "", "GET").body;
+  const std::string board = text(fs::path(TANDEM_SOURCE_DIR) / "docs/grafana/serving.json");
+  ASSERT_TRUE(parse_json(board));
+  std::set<std::string> asked;
+  for (size_t at = board.find("tandem_"); at != std::string::npos; at = board.find("tandem_", at + 1))
+    asked.insert(board.substr(at, board.find_first_not_of("abcdefghijklmnopqrstuvwxyz_", at) - at));
+  EXPECT_GT(asked.size(), 25u);
+  for (const std::string& name : asked) {
+    // Adapters have their part of the page once there are some.
+    const std::string family = name.ends_with("_bucket") ? name.substr(0, name.rfind('_')) : name;
+    EXPECT_TRUE(name.starts_with("tandem_adapter_") || pages.find("# TYPE " + family + " ") != std::string::npos)
+        << name;
+  }
 }
 
 TEST_F(ServeGateway, rules_of_admins_hold_here_too) {
