@@ -113,6 +113,11 @@ Result<ServedAdapter> Adapters::read(const std::string& name, const std::string&
                                      const Lane& lane) const {
   const fs::path file = directory / model::kAdapterFactorsFile;
   std::error_code error;
+  // A pipe would be waited for.
+  for (const fs::path& one : {directory / model::kAdapterConfigFile, file}) {
+    if (fs::exists(one, error) && !fs::is_regular_file(one, error))
+      return fail(Status::invalid("is no file").at(one.string()));
+  }
   // Before it is read: fp32 factors are twice what is kept of them.
   if (const auto size = fs::file_size(file, error); !error && size / 2 > settings_.bytes) {
     return fail(Status::exhausted(fmt::format("has {}, and serve.adapter_memory_mb allows {} for all adapters",
@@ -157,7 +162,7 @@ void Adapters::load(Fields& fields, const std::string& who, const HttpReply& rep
   if (const Status status = check_name(name); !status.ok())
     return reply(error_response(400, status.to_string(), "lora_name"));
   const auto model = models_.find(fields.text("base_model"));
-  if (!model) return reply(models_.unknown(fields.text("base_model")));
+  if (!model) return reply(models_.unknown_model(fields.text("base_model")));
   const auto folder = allowed_folder(settings_.folders, fields.text("lora_path"));
   Status below = folder ? Status() : folder.error();
   if (folder) {

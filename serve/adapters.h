@@ -46,6 +46,7 @@ class Adapters {
   // A request of the adapter has ended.
   void note_request(const std::string& name, uint64_t answer_tokens);
   std::vector<AdapterGauges> gauges() const;
+  int most() const { return settings_.count; }
   // Now and then: answers those that wait for a file for too long.
   void tick();
 

@@ -102,6 +102,7 @@ void Lane::act(const AdmissionActions& actions) {
 void Lane::start(AnswerId answer) {
   const auto [number, choice] = places_.at(answer);
   Exchange& exchange = *exchanges_.at(number);
+  exchange.started = true;
   const Generation& generation = exchange.request.prepared.generation;
   exchange.times[choice].started = clock_.now();
   metrics_.queue.observe(to_seconds(clock_.now() - exchange.request.arrived));
@@ -298,12 +299,17 @@ void Lane::end_those(int http_status, const std::string& message, const std::fun
 }
 
 ModelGauges Lane::gauges() const {
-  return {.name = settings_.names.front(),
-          .running = admission_.running(),
-          .waiting = admission_.waiting(),
-          .slots = settings_.slots,
-          .metrics = &metrics_,
-          .engine = engine_->counters()};
+  ModelGauges gauges{.name = settings_.names.front(),
+                     .running = admission_.running(),
+                     .waiting = admission_.waiting(),
+                     .slots = settings_.slots,
+                     .metrics = &metrics_,
+                     .engine = engine_->counters()};
+  for (const auto& [number, exchange] : exchanges_) {
+    const std::string& adapter = exchange->request.adapter;
+    if (!adapter.empty()) (exchange->started ? gauges.running_adapters : gauges.waiting_adapters).insert(adapter);
+  }
+  return gauges;
 }
 
 }  // namespace tandem::serve

@@ -118,7 +118,8 @@ class Lane {
     std::vector<AnswerTimes> times;  // by choice
     std::shared_ptr<wire::HttpStream> stream;
     EventWriter out;
-    size_t open = 0;  // choices that have not ended
+    size_t open = 0;       // choices that have not ended
+    bool started = false;  // one of them has had a slot
     uint64_t cached_tokens = 0;
     double compute_seconds = 0;
     bool begun = false;

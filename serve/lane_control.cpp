@@ -48,7 +48,8 @@ Result<std::shared_ptr<const model::LiveAdapter>> Lane::prepare(const model::Ada
                               .hint("merge it into a model of its own (tandem import --adapter), or serve on the CPU"));
   }
   // A thread of its own: those of the engine are sampling.
-  auto stream = TRY(kernels::Stream::cpu(1));
+  const model::Place place{.device = settings_.place.device, .threads = 1};
+  auto stream = TRY(place.host_stream());
   return model::LiveAdapter::create(stream, adapter, TRY(model::parameter_layout(config_)), settings_.format);
 }
 

@@ -1,6 +1,7 @@
 #include "serve/metrics.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <functional>
@@ -78,7 +79,7 @@ void Histogram::observe(double seconds) {
 }
 
 std::string prometheus_text(std::span<const ModelGauges> models, std::span<const AdapterGauges> adapters,
-                            const std::map<int, uint64_t>& answers_by_status) {
+                            int most_adapters, double now, const std::map<int, uint64_t>& answers_by_status) {
   using M = const ModelGauges&;
   Page page(models);
   page.value("requests_running", "num_requests_running", "gauge", "Answers that are sampled now.",
@@ -143,6 +144,18 @@ std::string prometheus_text(std::span<const ModelGauges> models, std::span<const
               [](const auto& a) { return a.requests; });
   of_adapters("tandem_adapter_generation_tokens_total", "counter", "Tokens that they were answered with.",
               [](const auto& a) { return a.answer_tokens; });
+  // As vLLM has it, for balancers that send requests to where their adapter is in use: the value is the time.
+  std::set<std::string> running, waiting;
+  for (const auto& model : models) {
+    running.insert(model.running_adapters.begin(), model.running_adapters.end());
+    waiting.insert(model.waiting_adapters.begin(), model.waiting_adapters.end());
+  }
+  if (!adapters.empty()) {
+    page.head("vllm:lora_requests_info", "gauge", "Adapters of requests that are sampled, and that wait.");
+    page.line(fmt::format(
+        "vllm:lora_requests_info{{max_lora=\"{}\",running_lora_adapters=\"{}\",waiting_lora_adapters=\"{}\"}} {}",
+        most_adapters, fmt::join(running, ","), fmt::join(waiting, ","), now));
+  }
   page.head("tandem_http_responses_total", "counter", "Answers over HTTP, by status.");
   for (const auto& [status, count] : answers_by_status)
     page.line(fmt::format("tandem_http_responses_total{{code=\"{}\"}} {}", status, count));

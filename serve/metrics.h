@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -44,6 +45,7 @@ struct ModelGauges {
   std::string name, version;  // version: empty, or what it is beside the one that is served
   int running = 0, waiting = 0;
   int slots = 0;
+  std::set<std::string> running_adapters, waiting_adapters;  // that requests name
   const ModelMetrics* metrics = nullptr;
   rollout::EngineCounters engine;
 };
@@ -56,7 +58,8 @@ struct AdapterGauges {
   uint64_t requests = 0, answer_tokens = 0;  // of those that have ended, since it was loaded
 };
 
+// `most_adapters`: that may be loaded at once; `now`: Unix seconds.
 std::string prometheus_text(std::span<const ModelGauges> models, std::span<const AdapterGauges> adapters,
-                            const std::map<int, uint64_t>& answers_by_status);
+                            int most_adapters, double now, const std::map<int, uint64_t>& answers_by_status);
 
 }  // namespace tandem::serve

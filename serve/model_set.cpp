@@ -167,12 +167,25 @@ Json ModelSet::list(int64_t created) const {
   return {{"object", "list"}, {"data", std::move(data)}};
 }
 
-wire::HttpResponse ModelSet::unknown(const std::string& name) const {
-  std::vector<std::string> names;
-  for (const auto& model : settings_) names.insert(names.end(), model.names.begin(), model.names.end());
-  for (const auto& adapter : adapters()) names.push_back(adapter.name);
+namespace {
+wire::HttpResponse not_among(const std::vector<std::string>& names, const std::string& name) {
   return error_response(
       404, fmt::format("there is no model \"{}\"; there is {}", name.substr(0, 200), join(names, ", ")), "model");
+}
+}  // namespace
+
+wire::HttpResponse ModelSet::unknown(const std::string& name) const {
+  auto names = model_names();
+  for (const auto& adapter : adapters()) names.push_back(adapter.name);
+  return not_among(names, name);
+}
+
+wire::HttpResponse ModelSet::unknown_model(const std::string& name) const { return not_among(model_names(), name); }
+
+std::vector<std::string> ModelSet::model_names() const {
+  std::vector<std::string> names;
+  for (const auto& model : settings_) names.insert(names.end(), model.names.begin(), model.names.end());
+  return names;
 }
 
 }  // namespace tandem::serve

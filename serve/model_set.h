@@ -89,10 +89,12 @@ class ModelSet {
   // As /v1/models has them; `created`: Unix seconds.
   Json list(int64_t created) const;
   std::optional<Json> describe(const std::string& name, int64_t created) const;
-  // The 404 that names those that there are.
+  // The 404 that names those that there are; of the second, models without adapters.
   wire::HttpResponse unknown(const std::string& name) const;
+  wire::HttpResponse unknown_model(const std::string& name) const;
 
  private:
+  std::vector<std::string> model_names() const;
   ServedModel* at(const std::string& name);
   const ServedModel* at(const std::string& name) const { return const_cast<ModelSet*>(this)->at(name); }
 

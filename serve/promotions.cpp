@@ -149,13 +149,13 @@ Json Promotions::state_of(const ServedModel& model) const {
 void Promotions::show(const HttpRequest& request, Fields&, const std::string&, const HttpReply& reply) {
   const std::string name = query_parameter(request.query, "model");
   const auto model = models_.find(name);
-  if (!model) return reply(models_.unknown(name));
+  if (!model) return reply(models_.unknown_model(name));
   reply(json_response(200, state_of(*model)));
 }
 
 void Promotions::begin(const HttpRequest&, Fields& fields, const std::string& who, const HttpReply& reply) {
   const auto model = models_.find(fields.text("model"));
-  if (!model) return reply(models_.unknown(fields.text("model")));
+  if (!model) return reply(models_.unknown_model(fields.text("model")));
   const auto folder = allowed_folder(settings_.folders, fields.text("directory"));
   if (!folder) {
     return reply(error_response(400, fmt::format("\"directory\" {}", folder.error().to_string()), "directory"));
@@ -222,7 +222,7 @@ void Promotions::loaded(const std::string& name, Result<std::shared_ptr<Lane>> l
 
 void Promotions::share(const HttpRequest&, Fields& fields, const std::string& who, const HttpReply& reply) {
   const auto model = models_.find(fields.text("model"));
-  if (!model) return reply(models_.unknown(fields.text("model")));
+  if (!model) return reply(models_.unknown_model(fields.text("model")));
   if (!model->candidate) return reply(error_response(409, "there is no candidate; POST /promotion/begin loads one"));
   const double share = fields.number("share", 0);
   if (share > 0 && !model->candidate->trouble().ok()) {
@@ -243,7 +243,7 @@ void Promotions::share(const HttpRequest&, Fields& fields, const std::string& wh
 
 void Promotions::end(const HttpRequest&, Fields& fields, const std::string& who, const HttpReply& reply) {
   const auto model = models_.find(fields.text("model"));
-  if (!model) return reply(models_.unknown(fields.text("model")));
+  if (!model) return reply(models_.unknown_model(fields.text("model")));
   const std::string& name = model->names.front();
   const bool promote = fields.boolean("promote", false);
   if (!model->candidate) return reply(error_response(409, "there is no candidate; POST /promotion/begin loads one"));

@@ -205,7 +205,8 @@ class Server::Loop {
         if (model.candidate) gauges.back().version = "candidate";
       }
       return HttpResponse{.headers = {{"Content-Type", "text/plain; version=0.0.4; charset=utf-8"}},
-                          .body = prometheus_text(gauges, adapters_.gauges(), answers_by_status_)};
+                          .body = prometheus_text(gauges, adapters_.gauges(), adapters_.most(), clock_.unix_seconds(),
+                                                  answers_by_status_)};
     }
     return std::nullopt;
   }

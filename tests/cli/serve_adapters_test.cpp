@@ -1,5 +1,6 @@
 // LoRA adapters of a server: several in one batch, loaded and unloaded while it answers.
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include <atomic>
 #include <cstdlib>
@@ -169,6 +170,7 @@ TEST_F(ServeAdapters, every_endpoint_takes_their_names_and_the_list_says_whose_t
   // Who used which is written and counted.
   const auto page = ask("/metrics", "", "", "GET").body;
   EXPECT_THAT(page, HasSubstr("tandem_adapter_requests_total{model_name=\"tiny\",adapter=\"a\"}"));
+  EXPECT_THAT(page, HasSubstr("vllm:lora_requests_info{max_lora=\"64\",running_lora_adapters=\"\","));
   EXPECT_THAT(page, HasSubstr("tandem_adapter_rank{model_name=\"tiny\",adapter=\"b\"} 7"));
   const std::string usage = text(root() / "adapter-usage.jsonl");
   EXPECT_THAT(usage, HasSubstr("\"model\":\"tiny\""));
@@ -241,6 +243,9 @@ TEST_F(ServeAdapters, what_cannot_be_loaded_is_one_clear_error) {
   fs::remove(folder("link") / "adapter_model.safetensors");
   fs::create_symlink(root() / "elsewhere" / "adapter_model.safetensors", folder("link") / "adapter_model.safetensors");
   refused(load("c", folder("link")), 400, "a link to what is not below");
+  fs::remove(folder("link") / "adapter_model.safetensors");
+  ASSERT_EQ(::mkfifo((folder("link") / "adapter_model.safetensors").c_str(), 0600), 0);
+  refused(load("c", folder("link")), 400, "is no file");
   // The same once more is no change; another of the name only where that is asked for.
   EXPECT_EQ(load("a", folder("a")).status, 200);
   refused(load("a", folder("b")), 400, "has already been loaded");
@@ -268,6 +273,8 @@ TEST_F(ServeAdapters, a_server_that_cannot_have_them_does_not_start) {
   EXPECT_THAT(words({"--adapter", "a"}), HasSubstr("write NAME=DIR, or NAME@MODEL=DIR"));
   EXPECT_THAT(words({"--adapter", "a=/no/such/folder"}), HasSubstr("there is no folder /no/such/folder"));
   EXPECT_THAT(words({"--adapter", "a@other=" + folder("a").string()}), HasSubstr("there is no model \"other\""));
+  EXPECT_THAT(words({"--device", "emulated:0", "--adapter", "a=" + folder("a").string()}),
+              HasSubstr("computes with no adapters beside the weights"));
   EXPECT_THAT(words({"--adapter", "tiny=" + folder("a").string()}), HasSubstr("are called \"tiny\""));
   std::ofstream(root() / "few.yaml") << "serve:\n  max_adapters: 1\n";
   EXPECT_THAT(words({"--config", (root() / "few.yaml").string(), "--adapter", "a=" + folder("a").string(), "--adapter",

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 
 #include "base/random.h"
 #include "rollout/engine/engine.h"
@@ -34,14 +35,18 @@ std::shared_ptr<model::Weights> weights_in(WeightFormat format, uint64_t seed = 
 }
 
 Engine engine_over(const std::shared_ptr<const model::Weights>& weights, int depth = 1,
-                   Speculation speculation = Speculation::kOff) {
+                   Speculation speculation = Speculation::kOff, int pages = 0) {
   const auto make = [&](const model::ExecutorSettings& room) -> Result<std::unique_ptr<model::Executor>> {
     auto cpu = TRY(model::make_cpu_executor(weights, TRY(kernels::Stream::cpu(2)), room));
     return std::make_unique<model::LateExecutor>(std::move(cpu), depth, 0.01);
   };
-  return std::move(*Engine::create(
-      weights->config(), 0, make,
-      {.slots = 6, .max_tokens = 200, .prefill_tokens = 64, .prefill_beside = 48, .speculation = speculation}));
+  return std::move(*Engine::create(weights->config(), 0, make,
+                                   {.slots = 6,
+                                    .pages = pages,
+                                    .max_tokens = 200,
+                                    .prefill_tokens = 64,
+                                    .prefill_beside = 48,
+                                    .speculation = speculation}));
 }
 
 std::vector<int32_t> prompt_of(uint64_t seed, int length) {
@@ -129,6 +134,47 @@ TEST(EngineAdapters, a_sequence_says_what_it_says_alone_whatever_is_beside_it) {
     bare.turn.adapter.reset();
     EXPECT_EQ(said_by(engine, {bare}).front().words, alone[10]);
   }
+}
+
+TEST(EngineAdapters, a_sequence_keeps_its_own_where_its_pages_are_given_up_and_in_its_next_turn) {
+  const auto weights = weights_in(WeightFormat::kBf16);
+  const AdapterPointer a = small_live_adapter(*weights, 21), b = small_live_adapter(*weights, 22);
+  std::vector<Request> requests;
+  for (uint64_t i = 0; i < 9; ++i) {
+    requests.push_back(request_of(i, 60, i % 3 == 0 ? nullptr : i % 3 == 1 ? a : b));
+    requests.back().turn.priority = static_cast<int>(8 - i);
+    requests.back().turn.prompt_logprobs = i % 2 == 0;
+  }
+  const std::vector<int32_t> result = prompt_of(99, 9);
+  // Both turns of each of `of`, which run at once.
+  const auto both_turns = [&](Engine& engine, const std::vector<size_t>& of) {
+    std::map<SequenceId, Words> said;
+    for (const bool next : {false, true}) {
+      for (const size_t i : of) {
+        TurnRequest turn = requests[i].turn;
+        if (next) turn.adapter = i % 3 == 1 ? b : nullptr;  // which is of no effect
+        const Status begun = next ? engine.extend(i, result, turn) : engine.add(i, requests[i].prompt, turn);
+        EXPECT_TRUE(begun) << begun.to_string();
+      }
+      while (!engine.idle() && !testing::Test::HasFailure()) {
+        const auto sampled = engine.step();
+        EXPECT_TRUE(sampled) << sampled.error().to_string();
+        if (!sampled) break;
+        for (const auto& token : *sampled) said[token.sequence].emplace_back(token.token, token.logprob);
+      }
+    }
+    for (const size_t i : of) engine.release(i);
+    return said;
+  };
+  std::map<SequenceId, Words> expected;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    auto engine = engine_over(weights);
+    expected.merge(both_turns(engine, {i}));
+  }
+  auto narrow = engine_over(weights, 1, Speculation::kNgram, 4);
+  EXPECT_EQ(both_turns(narrow, {0, 1, 2, 3, 4, 5, 6, 7, 8}), expected);
+  EXPECT_GT(narrow.counters().preemptions, 0u);
+  EXPECT_EQ(narrow.adapters(), 0);
 }
 
 TEST(EngineAdapters, guesses_change_nothing_under_an_adapter) {
