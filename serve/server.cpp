@@ -13,6 +13,7 @@
 #include "serve/control.h"
 #include "serve/cors.h"
 #include "serve/intake.h"
+#include "serve/lookup_desk.h"
 #include "serve/model_set.h"
 #include "serve/openapi.h"
 #include "serve/promotions.h"
@@ -43,6 +44,7 @@ class Server::Loop {
         clock_(clock),
         models_(settings_.models, settings_.embedding_model),
         queue_(1, kMostWaitingReads),
+        lookups_(models_, queue_),
         control_(access_, models_, queue_),
         promotions_(settings_.promotions, models_, http_, clock_),
         adapters_(settings_.adapters, models_, http_, clock_),
@@ -55,8 +57,6 @@ class Server::Loop {
     for (const Endpoint& endpoint :
          {chat_endpoint(), completions_endpoint(), responses_endpoint(), messages_endpoint(), generate_endpoint()})
       endpoints_.push_back({endpoint, FieldTable(endpoint.fields)});
-    for (const Lookup& lookup : {tokenize_lookup(), detokenize_lookup(), count_tokens_lookup()})
-      lookups_.push_back({lookup, FieldTable(lookup.fields)});
     promotions_.add_to(body_paths_);
     adapters_.add_to(body_paths_);
     rule_desk_.add_to(body_paths_);
@@ -80,10 +80,6 @@ class Server::Loop {
   }
 
  private:
-  struct LookupReading {
-    Lookup lookup;
-    FieldTable table;
-  };
   // On the thread that reads requests; nothing else can be read before.
   void load(const std::function<void()>& ready) {
     queue_.submit([this, ready]() -> WorkQueue::Completion {
@@ -136,12 +132,8 @@ class Server::Loop {
       if (path != reading.endpoint.path) continue;
       return request.method == "POST" ? sample(reading, std::move(request), reply) : other_method(reply, "POST");
     }
-    for (const auto& reading : lookups_) {
-      if (path != reading.lookup.path) continue;
-      return request.method == "POST" ? look_up(reading, std::move(request), reply) : other_method(reply, "POST");
-    }
-    if (path == "/v1/embeddings")
-      return request.method == "POST" ? embed(std::move(request), reply) : other_method(reply, "POST");
+    if (lookups_.has(path))
+      return request.method == "POST" ? look_up(std::move(request), reply) : other_method(reply, "POST");
     constexpr std::string_view kResponses = "/v1/responses/";
     if (path.starts_with(kResponses)) return stored_response(path.substr(kResponses.size()), request, reply);
     const auto page = get ? page_of(path) : std::nullopt;
@@ -215,10 +207,7 @@ class Server::Loop {
     std::vector<DescribedPath> paths;
     for (const auto& [endpoint, table] : endpoints_)
       paths.push_back({endpoint.path, "post", endpoint.summary, &table, endpoint.required});
-    for (const auto& [lookup, table] : lookups_)
-      paths.push_back({lookup.path, "post", lookup.summary, &table, lookup.required});
-    static constexpr std::string_view kInput[] = {"model", "input"};
-    paths.push_back({"/v1/embeddings", "post", "Vectors of texts", &embedding_fields_, kInput});
+    std::ranges::move(lookups_.described(), std::back_inserter(paths));
     std::ranges::copy(pages(), std::back_inserter(paths));
     std::ranges::move(body_paths_.described(), std::back_inserter(paths));
     for (const auto& control : Control::paths())
@@ -240,62 +229,11 @@ class Server::Loop {
     intake_.take(reading, std::move(request), std::move(caller), reply);
   }
 
-  // Computes an answer on the thread that reads requests.
-  void compute(std::function<HttpResponse()> work, const HttpReply& reply) {
-    const bool taken = queue_.submit([reply, work = std::move(work)]() -> WorkQueue::Completion {
-      auto response = std::make_shared<HttpResponse>(work());
-      return [reply, response] { reply(std::move(*response)); };
-    });
-    if (!taken) reply(error_response(429, "too many requests wait to be read; try again later"));
-  }
-  static HttpResponse response_of(const Result<Json>& answer, const Fields& fields) {
-    if (answer) return json_response(200, *answer);
-    return error_response(http_status_of(answer.error()), answer.error().to_string(), fields.param());
-  }
-
-  void look_up(const LookupReading& reading, HttpRequest request, const HttpReply& reply) {
+  void look_up(HttpRequest request, const HttpReply& reply) {
     if (auto refusal = closed()) return reply(std::move(*refusal));
-    const auto caller = access_.caller(request);
+    auto caller = access_.caller(request);
     if (auto refusal = access_.take_on(*caller, request.peer)) return reply(std::move(*refusal));
-    compute(
-        [this, &reading, caller, body = std::move(request.body)] {
-          Fields fields;
-          if (const Status status = read_fields(fields, reading.table, reading.lookup.required, body); !status.ok())
-            return error_response(400, status.to_string(), fields.param());
-          const auto lane = models_.choose(fields.text("model"), "", Version::kCurrent).lane;
-          if (!lane) return models_.unknown(fields.text("model"));
-          const std::string name = lane->settings().names.front();
-          const std::string asked = fields.text("model");
-          if (auto refusal = refusal_of_model(*caller, asked.empty() ? name : asked)) return std::move(*refusal);
-          return response_of(shielded([&] { return reading.lookup.answer(fields, lane->view(name)); }), fields);
-        },
-        reply);
-  }
-
-  void embed(HttpRequest request, const HttpReply& reply) {
-    if (auto refusal = closed()) return reply(std::move(*refusal));
-    if (!models_.embedder()) {
-      return reply(
-          error_response(404, "this server has no embedding model; start it with --embedding-model DIR", "model"));
-    }
-    const auto caller = access_.caller(request);
-    if (auto refusal = access_.take_on(*caller, request.peer)) return reply(std::move(*refusal));
-    compute(
-        [this, caller, body = std::move(request.body)] {
-          Fields fields;
-          static constexpr std::string_view kRequired[] = {"model", "input"};
-          if (const Status status = read_fields(fields, embedding_fields_, kRequired, body); !status.ok())
-            return error_response(400, status.to_string(), fields.param());
-          if (fields.text("model") != models_.embedder()->name()) {
-            return error_response(404,
-                                  fmt::format("there is no embedding model \"{}\"; there is {}",
-                                              fields.text("model").substr(0, 200), models_.embedder()->name()),
-                                  "model");
-          }
-          if (auto refusal = refusal_of_model(*caller, fields.text("model"))) return std::move(*refusal);
-          return response_of(shielded([&] { return models_.embedder()->answer(fields); }), fields);
-        },
-        reply);
+    lookups_.answer(std::move(request), std::move(caller), reply);
   }
 
   void gone(uint64_t number) {
@@ -333,10 +271,9 @@ class Server::Loop {
   wire::HttpServer& http_;
   const Clock& clock_;
   std::vector<Reading> endpoints_;
-  std::vector<LookupReading> lookups_;
-  const FieldTable embedding_fields_{Embedder::fields()};
   ModelSet models_;
   WorkQueue queue_;  // goes before what its jobs use
+  LookupDesk lookups_;
   Control control_;
   Promotions promotions_;
   Adapters adapters_;
