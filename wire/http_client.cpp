@@ -188,6 +188,9 @@ Result<HttpHead> http_request(const OutgoingRequest& request, const OnHttpBody& 
         break;
       }
       HttpHead head = head_of(easy.get());
+      char* redirect = nullptr;
+      if (curl_easy_getinfo(easy.get(), CURLINFO_REDIRECT_URL, &redirect); redirect != nullptr)
+        head.redirect = redirect;
       curl_off_t seconds = 0;
       curl_easy_getinfo(easy.get(), CURLINFO_RETRY_AFTER, &seconds);
       if (seconds > 0) head.retry_after = std::chrono::seconds(std::min<curl_off_t>(seconds, 1'000'000));
