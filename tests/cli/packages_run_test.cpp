@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "envs/packages/lock.h"
+#include "tests/cli/eval_fixture.h"
 #include "tests/cli/run_fixture.h"
 #include "tests/envs/cache_of.h"
 #include "tests/envs/package_registry.h"
@@ -119,6 +120,35 @@ TEST_F(PackagesRun, is_checked_before_anything_starts) {
   EXPECT_THAT(text(output()), HasSubstr("did you mean env.packages.pypi?"));
   EXPECT_EQ(run(with_registry({"env.packages.lock=/nowhere/packages.lock", "env.packages.before=soon"}), run_dir), 2);
   EXPECT_THAT(text(output()), HasSubstr("env.packages.lock: there is no file /nowhere/packages.lock"));
+  EXPECT_THAT(text(output()), HasSubstr("env.packages.before is \"soon\""));
+}
+
+// Those that every sample begins with are there for its tests, which have no registry.
+class PackagesEval : public EvalTest {};
+
+TEST_F(PackagesEval, what_is_installed_for_all_is_there_for_the_tests_and_in_the_lock_of_the_folder) {
+  if (std::system("/usr/bin/python3 -m pip --version > /dev/null 2>&1") != 0) GTEST_SKIP() << "this machine has no pip";
+  const envs::CacheOf cache(root() / "package-cache" / "eval");
+  envs::PackageRegistry registry;
+  registry.put_project("hello", {{"1.0", "", envs::PackageRegistry::wheel("hello", "1.0")}});
+  std::ofstream(root() / "suite/installed.yaml")
+      << "instruction: What is the value of number 0? Answer with it alone.\nfiles: {notes.txt: hello}\n"
+         "setup: [\"python3 -c 'import hello'\"]\n"
+         "check: {commands: [{run: \"python3 -c 'import hello; print(hello.version)'\", output: \"1.0\\n\"}]}\n"
+         "solution: {commands: [\"true\"]}\n";
+  AnsweringServer server;
+  const auto packages = [&](const std::string& wanted) {
+    return suite(
+        "endpoint: {url: " + server.url() + ", model: good}\ntasks: {path: installed.yaml}\nsamples: 3\nenv:\n  " +
+        "call_seconds: 30\n  packages: {pypi: \"" + registry.url("/simple/") + "\", install: [pypi " + wanted + "]}\n");
+  };
+  ASSERT_EQ(run_eval({packages("hello==1.0"), "--out", night("installed").string()}), 0) << text(output());
+  const Json results = json(night("installed") / "results.json");
+  EXPECT_EQ(results.at("pass_rate"), 1.0) << results.dump(1);
+  EXPECT_EQ(registry.asked("/files/hello-1.0-py3-none-any.whl"), 1);
+  EXPECT_TRUE(envs::read_package_lock(night("installed") / envs::kLockName)->contains("pypi/simple/hello"));
+  EXPECT_EQ(run_eval({packages("hello==9"), "--out", night("missing").string()}), 5) << "no verdict, never a 0";
+  EXPECT_EQ(run_eval({packages("hello"), "--out", night("wrong").string(), "env.packages.before=soon"}), 2);
   EXPECT_THAT(text(output()), HasSubstr("env.packages.before is \"soon\""));
 }
 
