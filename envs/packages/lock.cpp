@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 #include <sys/file.h>
 
+#include <thread>
+
+#include "base/clock.h"
 #include "envs/packages/package_digest.h"
 #include "envs/packages/url.h"
 
@@ -12,6 +15,8 @@ namespace {
 
 constexpr int kLockFormat = 1;
 constexpr uint64_t kLargestLock = uint64_t{256} << 20;
+constexpr auto kGuardWait = std::chrono::seconds(30);
+constexpr auto kGuardPause = std::chrono::milliseconds(5);
 
 std::string written(const LockedFiles& files) {
   Json entries = Json::object();
@@ -87,7 +92,13 @@ Result<LockedFile> PackageLock::record(const std::string& key, const LockedFile&
   if (file_.empty()) return files_.emplace(key, file).first->second;
   const auto guard_path = file_.string() + ".guard";
   const FileDescriptor guard(::open(guard_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!guard || flock(guard.get(), LOCK_EX) != 0) return fail(Status::from_errno(guard_path, errno));
+  if (!guard) return fail(Status::from_errno(guard_path, errno));
+  const SystemClock clock;
+  for (const Time deadline = clock.now() + kGuardWait; flock(guard.get(), LOCK_EX | LOCK_NB) != 0;) {
+    if (errno != EWOULDBLOCK && errno != EINTR) return fail(Status::from_errno(guard_path, errno));
+    if (clock.now() >= deadline) return fail(Status::deadline(guard_path + " is held by another process for too long"));
+    std::this_thread::sleep_for(kGuardPause);
+  }
   std::error_code error;
   if (fs::exists(file_, error)) files_ = TRY(read_package_lock(file_));
   const auto [entry, is_new] = files_.emplace(key, file);

@@ -6,6 +6,7 @@
 #include <cctype>
 
 #include "base/text.h"
+#include "envs/tools/output.h"
 
 namespace tandem::envs {
 namespace {
