@@ -68,10 +68,12 @@ Result<std::vector<Kept>> all_kept() {
   }
   add_files(root / "vectors", "vectors", kept);
   add_files(root / "index", "index", kept);
+  add_files(root / "packages" / "files", "package", kept);
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(root, error)) {
     const auto name = entry.path().filename().string();
-    if (name == "bases" || name == "vectors" || name == "index" || !entry.is_directory(error)) continue;
+    if (name == "bases" || name == "vectors" || name == "index" || name == "packages" || !entry.is_directory(error))
+      continue;
     Kept other{.kind = name, .note = "kept", .path = entry.path(), .can_go = false};
     other.bytes = bytes_below(entry.path(), other.used);
     kept.push_back(std::move(other));
@@ -144,9 +146,9 @@ Action add_cache(CLI::App& command) {
   prune->add_flag("--json", o->json, "Print a JSON object for each thing that goes");
   prune->footer("Examples:\n  tandem cache prune --dry-run\n  tandem cache prune --older-than 7d");
   command.footer(
-      "Bases of tasks (docs/environments.md) and vectors and indexes of codebase_search (docs/search.md) are made "
-      "again where they\n"
-      "are missing. They lie below $XDG_CACHE_HOME/tandem, or ~/.cache/tandem; what others keep there is listed "
+      "Bases of tasks and files of package registries (docs/environments.md), vectors and indexes of codebase_search\n"
+      "(docs/search.md) are made or fetched again where they are missing. They lie below $XDG_CACHE_HOME/tandem, or "
+      "~/.cache/tandem; what others keep there is listed "
       "alone.\n\n"
       "Examples:\n  tandem cache\n  tandem cache prune --older-than 7d");
   return [o, prune]() -> Result<int> { return prune->parsed() ? prune_cache(*o) : list_cache(o->json); };

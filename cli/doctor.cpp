@@ -17,6 +17,7 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "envs/backends/checks.h"
+#include "envs/packages/registries.h"
 #include "kernels/cuda/library.h"
 #include "kernels/stream.h"
 #include "trainer/torch/loss_loader.h"
@@ -221,6 +222,20 @@ Check local_socket() {
   return check;
 }
 
+// What env.packages has where it says auto. That a tool is missing matters to those runs alone.
+Check registries() {
+  Check check{"packages"};
+  const auto add = [&](const char* name, const envs::PackageSettings& settings, auto member) {
+    const auto found = envs::find_registries(settings);
+    check.found += fmt::format("{}{} {}", check.found.empty() ? "" : ", ", name,
+                               found ? ((*found).*member)->url.to_string() : std::string("not known"));
+  };
+  add("pypi", {.pypi = "auto"}, &envs::Registries::pypi);
+  add("npm", {.npm = "auto"}, &envs::Registries::npm);
+  add("debian", {.debian = "auto"}, &envs::Registries::debian);
+  return check;
+}
+
 std::string_view to_string(CheckLevel level) {
   return level == CheckLevel::kOk ? "ok" : level == CheckLevel::kWarning ? "warning" : "failed";
 }
@@ -233,6 +248,7 @@ Result<int> examine(bool as_json) {
                               "a run with checkpoints wants 5 GiB; run.dir may point elsewhere"));
   checks.push_back(port());
   checks.push_back(local_socket());
+  checks.push_back(registries());
   for (Check& check : envs::check_machine()) checks.push_back(std::move(check));
 
   bool fit = true;

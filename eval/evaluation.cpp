@@ -200,6 +200,7 @@ Result<ScheduleOver> evaluate(const EvaluationJob& job, EvaluationFolder& folder
   auto terms = TRY(play_terms(job.suite));
   envs::PreparedSnapshots prepared(uint64_t{256} << 20);
   terms.episode.prepared = &prepared;
+  terms.episode.packages = job.packages;
   return Evaluation(job, folder, clock, std::move(terms)).run();
 }
 

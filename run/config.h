@@ -6,6 +6,7 @@
 
 #include "base/config.h"
 #include "envs/episodes/profile.h"
+#include "envs/packages/settings.h"
 #include "envs/rewards/settings.h"
 #include "rollout/books/ledger.h"
 #include "trainer/learn/algorithm_config.h"
@@ -97,6 +98,7 @@ struct RunConfig {
     std::string profile, encoder;
     int encoder_threads = 1;
     std::vector<std::string> tools, network, mcp_servers, external;
+    envs::PackageSettings packages;
     double external_seconds = 30;
     int external_programs = 2;
     std::string sandbox = "auto";

@@ -104,6 +104,9 @@ Result<HttpHead> http_request(const OutgoingRequest& request, const OnHttpBody& 
       }
       HttpHead head = head_of(easy);
       head.retry_after = made->retry_after();
+      char* redirect = nullptr;
+      curl_easy_getinfo(easy, CURLINFO_REDIRECT_URL, &redirect);
+      if (redirect != nullptr) head.redirect = redirect;
       outcome = std::move(head);
       break;
     }

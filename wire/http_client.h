@@ -33,6 +33,7 @@ struct OutgoingRequest {
 struct HttpHead {
   int status = 0;
   std::string content_type;             // in small letters, without parameters
+  std::string redirect;                 // where a redirect leads to, as a whole URL; known when the answer is whole
   std::optional<Duration> retry_after;  // known when the answer is whole
 };
 

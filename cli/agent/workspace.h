@@ -14,11 +14,13 @@ struct WorkspaceOptions {
   std::string folder;
   std::string image;  // of a container engine; empty: the programs of this machine
   double time_limit_s = 120;
-  std::vector<std::string> network;  // hosts that are open
-  std::vector<std::string> servers;  // of tools, NAME=COMMAND each
+  std::vector<std::string> network;   // hosts that are open
+  std::vector<std::string> packages;  // registries: NAME or NAME=URL each
+  std::string packages_lock;          // a packages.lock; empty: none
+  std::vector<std::string> servers;   // of tools, NAME=COMMAND each
 };
 
-// --workspace, --image, --time-limit and --network.
+// --workspace, --image, --time-limit, --network, --packages and --packages-lock.
 void add_workspace_options(CLI::App& command, WorkspaceOptions& options);
 // --mcp-server NAME=COMMAND.
 void add_server_option(CLI::App& command, WorkspaceOptions& options);

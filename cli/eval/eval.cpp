@@ -15,6 +15,7 @@
 #include "cli/run/prepare_bases.h"
 #include "cli/run/search_progress.h"
 #include "envs/backends/backends.h"
+#include "envs/packages/cache.h"
 #include "envs/search/searching_backend.h"
 #include "eval/judge.h"
 #include "eval/shared_engine.h"
@@ -166,11 +167,15 @@ Result<int> evaluate_suite(const EvalOptions& o) {
     std::optional<envs::SnapshotIndexes> snapshots;
     std::optional<envs::SearchingBackend> searching;
     if (searcher) searching.emplace(*backend, *searcher, snapshots.emplace(*searcher));
+    const auto packages = TRY(envs::PackageCache::open({.settings = suite.env.packages,
+                                                        .call_seconds = suite.profile.call_seconds,
+                                                        .record = fs::path(o.out) / envs::kLockName}));
     ProgressLine line;
     const eval::EvaluationJob job{.suite = suite,
                                   .tasks = tasks,
                                   .identity = identity,
                                   .backend = searching ? static_cast<envs::SandboxBackend&>(*searching) : *backend,
+                                  .packages = packages,
                                   .source = *source->model,
                                   .watch = source->watch,
                                   .on_progress = [&](const auto& progress) { line.show(progress_text(progress)); },

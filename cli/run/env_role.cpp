@@ -16,6 +16,7 @@
 #include "envs/sandbox/caching_backend.h"
 #include "envs/sandbox/pool.h"
 #include "envs/search/searching_backend.h"
+#include "run/packages.h"
 #include "run/resume.h"
 #include "run/rewards.h"
 #include "run/search.h"
@@ -131,6 +132,7 @@ Result<envs::RunTerms> terms_of(const run::RunConfig& config, const fs::path& ru
                                    .servers = TRY(envs::parse_mcp_servers(config.env.mcp_servers)),
                                    .count_lints = config.reward.lints != 0,
                                    .freeze_between_turns = config.env.freeze_between_turns}};
+  terms.episode.packages = TRY(run::packages_of_run(config, run_dir));
   terms.rewards = TRY(run::rewards_of_run(config, run_dir, clock));
   terms.foreign = TRY(run::foreign_environments_of(config));
   if (!config.tasks.path.empty()) {

@@ -36,6 +36,7 @@
 #include "run/effects.h"
 #include "run/env_hosts.h"
 #include "run/memory.h"
+#include "run/packages.h"
 #include "run/resume.h"
 #include "run/reward_probe.h"
 #include "run/rewards.h"
@@ -182,6 +183,7 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
   Schema schema = schema_of(config);
   schema.known_elsewhere(keys_of_all_configs());
   TRY(schema.read(options.config, options.overrides));
+  if (auto& lock = config.env.packages.lock; !lock.empty()) lock = fs::absolute(lock).lexically_normal().string();
   for (const std::string& note : run::without_effect(config, schema)) fmt::print(stderr, "warning: {}\n", note);
   const std::string stem = fs::path(options.config).stem();
   fs::path run_dir = options.run_dir;
@@ -274,6 +276,7 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
     std::optional<run::DiskGrowth> growth;
     if (!tiny) growth = TRY(growth_of(TRY(run::model_to_check(checked.model.path))));
     const Json tried = TRY(run::probe_rewards(config));
+    const Json packages = TRY(run::probe_packages(config));
     if (options.json) {
       fmt::print("{}\n", dump_json(Json{{"config", schema_of(config).resolved()},
                                         {"memory", memory},
@@ -284,6 +287,7 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
                                           {"of", memory_here.of},
                                           {"warning", memory_lack}}},
                                         {"disk", growth ? to_json(*growth) : Json()},
+                                        {"packages", packages},
                                         {"reward_tried", tried}}));
     } else {
       print_plan(config, topology, schema, memory, tasks ? describe(config, *tasks) : run::describe_kinds(config));
@@ -293,6 +297,10 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
                    memory_here.of);
       for (const auto& line : growth ? describe(*growth, config) : std::vector<std::string>())
         fmt::print("disk      {}\n", line);
+      for (const auto& one : packages) {
+        const auto problem = one["problem"].get<std::string>();
+        fmt::print("packages  {}: {}\n", one["registry"].get<std::string>(), problem.empty() ? "answers" : problem);
+      }
       if (!tried.is_null()) {
         fmt::print("tried     the rewards, on a sample episode: {} in {:.2f} s\n", dump_json(tried["terms"]),
                    tried["seconds"].get<double>());

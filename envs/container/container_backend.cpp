@@ -207,7 +207,7 @@ Result<std::unique_ptr<Sandbox>> ContainerBackend::create(const SandboxSpec& spe
   auto sandbox = std::make_unique<ContainerSandbox>(
       std::move(container), SpawnedSandbox{std::move(started.socket), std::move(started.process)}, spec);
   TRY(sandbox->wait_until_ready());
-  if (!spec.network.empty()) TRY(sandbox->open_network(proxy()));
+  if (spec.has_proxy()) TRY(sandbox->open_network(proxy()));
   if (!image->has_beginning || spec.workspace || !spec.image->begins_with_files) return sandbox;
   TRY(sandbox->begin_with(std::string(kBeginning)));
   std::lock_guard lock(image->mutex);

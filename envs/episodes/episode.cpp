@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "base/file.h"
+#include "base/text.h"
+#include "envs/episodes/installed_backend.h"
 #include "envs/sandbox/capabilities.h"
 #include "envs/sandbox/fields.h"
 #include "envs/sandbox/spec_message.h"
@@ -33,6 +35,7 @@ SandboxSpec spec_of(const Task& task, const EpisodeOptions& options) {
   if (task.base) spec.base = task.base->tree;
   spec.links = task.links;
   spec.network = task.network;
+  spec.packages = options.packages;
   spec.output_limit = options.output_limit;
   spec.call_time_limit_s = options.call_time_limit_s;
   spec.tools = tools_of(options);
@@ -96,6 +99,7 @@ Status prepare(Sandbox& sandbox, const Task& task, const EpisodeOptions& options
 // What makes two episodes begin with the same.
 ContentDigest key_of(const Preparation& preparation, const Preparation& step, const SandboxSpec& spec) {
   std::string bytes = encode(spec);
+  if (spec.packages) put_text(bytes, spec.packages->identity() + '\n' + join(spec.packages->setup(), "\n"));
   put_text(bytes, spec.base ? spec.base->digest : "");
   for (const auto* part : {&preparation, &step}) {
     put_files(bytes, part->files);
@@ -116,7 +120,8 @@ bool is_much(const Preparation& preparation) {
 }
 
 // A sandbox in which the task can be begun.
-Result<std::unique_ptr<Sandbox>> make_ready(SandboxBackend& backend, const Task& task, const EpisodeOptions& options) {
+Result<std::unique_ptr<Sandbox>> make_ready(SandboxBackend& plain, const Task& task, const EpisodeOptions& options) {
+  InstalledBackend backend(plain, options.packages, options.prepared);
   const auto spec = spec_of(task, options);
   const auto prepare_it = [&](Sandbox& sandbox) {
     const Status ready = prepare(sandbox, task, options);
@@ -196,7 +201,7 @@ Result<std::unique_ptr<Episode>> Episode::open(Task task, SandboxBackend& backen
 
 Opening Episode::opening(ToolListing listing) const {
   return envs::opening(task_, tools_of(options_), sandbox_ ? foreign_tools_of(*sandbox_) : std::vector<ForeignTool>(),
-                       listing, options_.system);
+                       listing, options_.system, options_.packages ? options_.packages->told() : "");
 }
 
 Status Episode::put(const Files& files) {
@@ -262,8 +267,9 @@ Result<Grade> Episode::grade_now(std::string_view answer) {
     return failed;
   }
   const auto holder = spec_of(task_, options_).holder;
+  InstalledBackend installed(backend_, options_.packages, options_.prepared);
   auto graded = TRY(grade(task_, collected.files, answer,
-                          sandbox_runner(backend_, options_.test_time_limit_s, holder, options_.most_test_seconds),
+                          sandbox_runner(installed, options_.test_time_limit_s, holder, options_.most_test_seconds),
                           collected.programs, collected.removed));
   if (options_.count_lints) graded.terms["lints"] = TRY(count_lints(collected.files));
   return graded;

@@ -31,6 +31,7 @@ struct EpisodeOptions {
   std::vector<std::string> tools = {};  // that there are, and that the prompt names; empty: prompted_tools()
   std::string system = std::string(kSystemMessage);  // where the model's template writes the tools
   AllowList network = {};                            // hosts that are open beside those of the task
+  std::shared_ptr<PackageService> packages = {};     // registries that are open while the model works; may be null
   std::vector<McpServerSpec> servers = {};           // of tools, beside those of the task
   bool count_lints = false;               // problems that linters find because of the episode, as the term "lints"
   bool keep_left_behind = false;          // the files that are graded stay with the episode

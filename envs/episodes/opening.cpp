@@ -84,7 +84,7 @@ std::string top_of(const BaseTree& base) {
 }  // namespace
 
 Opening opening(const Task& task, std::span<const std::string> tools, std::span<const ForeignTool> foreign,
-                ToolListing listing, std::string_view system) {
+                ToolListing listing, std::string_view system, std::string_view packages) {
   std::string user = "Files:\n";
   if (task.base && task.base->tree) user += top_of(*task.base->tree);
   size_t listed = 0;
@@ -98,6 +98,7 @@ Opening opening(const Task& task, std::span<const std::string> tools, std::span<
     user += "Programs reach these hosts through the proxy that http_proxy and https_proxy name, and no others: " +
             join(task.network.entries(), ", ") + "\n\n";
   }
+  if (!packages.empty()) user += std::string(packages) + "\n\n";
   user += task.instruction;
   const bool by_template = listing == ToolListing::kByTemplate;
   Opening opening;

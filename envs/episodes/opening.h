@@ -41,9 +41,9 @@ inline constexpr std::string_view kSystemMessage =
     "asked for a value, answer with it alone.";
 
 // These tools and those of others, then the files and the instruction. The task's files count by their names. `system`
-// is the message where the template writes the tools.
+// is the message where the template writes the tools; `packages` what is said of registries of packages.
 Opening opening(const Task& task, std::span<const std::string> tools, std::span<const ForeignTool> foreign,
-                ToolListing listing, std::string_view system = kSystemMessage);
+                ToolListing listing, std::string_view system = kSystemMessage, std::string_view packages = {});
 
 // OpenAI's array of both.
 Json schemas_of(std::span<const std::string> tools, std::span<const ForeignTool> foreign);

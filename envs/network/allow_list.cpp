@@ -109,6 +109,7 @@ bool AllowList::names_address(const Address& address, uint16_t port) const {
 }
 
 std::string AllowList::not_listed() const {
+  if (rules_.empty()) return "not open here; no host is";
   auto shown = entries();
   if (shown.size() > kAllowListMostShown) {
     shown.resize(kAllowListMostShown);

@@ -15,6 +15,7 @@
 #include <cstring>
 #include <list>
 #include <mutex>
+#include <stop_token>
 #include <system_error>
 #include <thread>
 
@@ -30,7 +31,9 @@ struct NetworkProxy::Gate {
   FileDescriptor stop;  // can be read once the door is gone
   AllowList list;
   OnUse on_use;
-  std::atomic<int64_t> budget{0};  // bytes that may still pass
+  std::shared_ptr<PackageService> packages;  // may be null
+  std::stop_source gone;                     // asked to stop once the door is gone
+  std::atomic<int64_t> budget{0};            // bytes that may still pass
   std::atomic<size_t> connections{0};
 };
 
@@ -74,6 +77,17 @@ struct Answer {
   std::string why;
 };
 
+// What is closed with bytes unread is reset, and the answer lost with it.
+void finish(int client, Time deadline, int stop) {
+  shutdown(client, SHUT_WR);
+  char bytes[4096];
+  for (size_t read = 0; read < (1 << 20) && wait_for(client, POLLIN, deadline, stop);) {
+    const ssize_t count = recv(client, bytes, sizeof bytes, MSG_DONTWAIT);
+    if (count <= 0) return;
+    read += static_cast<size_t>(count);
+  }
+}
+
 // The words stand in the first line, too: of an answer to CONNECT most programs show no more.
 void refuse(int client, const Answer& answer, Time deadline, int stop) {
   const std::string line = "refused by the sandbox's proxy: " + answer.why;
@@ -87,14 +101,7 @@ void refuse(int client, const Answer& answer, Time deadline, int stop) {
     if (count < 0) return;
     rest.remove_prefix(static_cast<size_t>(count));
   }
-  shutdown(client, SHUT_WR);
-  // What is closed with bytes unread is reset, and the answer lost with it.
-  char bytes[4096];
-  for (size_t read = 0; read < (1 << 20) && wait_for(client, POLLIN, deadline, stop);) {
-    const ssize_t count = recv(client, bytes, sizeof bytes, MSG_DONTWAIT);
-    if (count <= 0) return;
-    read += static_cast<size_t>(count);
-  }
+  finish(client, deadline, stop);
 }
 
 // One connection of a sandbox, from its first byte to its last.
@@ -125,7 +132,9 @@ class Connection {
       return received_.empty() ? std::nullopt : std::optional(Answer{408, "the request did not come in time"});
     }
     const size_t end = received_.find(kHeadEnd) + kHeadEnd.size();
-    const auto request = parse_proxy_request(std::string_view(received_).substr(0, end));
+    const auto head = std::string_view(received_).substr(0, end);
+    if (gate_.packages && asks_proxy_itself(head)) return answer_itself(head);
+    const auto request = parse_proxy_request(head);
     if (!request) return Answer{400, request.error().message()};
     use_.method = request->method;
     use_.host = make_printable(request->host);
@@ -135,6 +144,59 @@ class Connection {
     auto host = connect(*request);
     if (!host) return Answer{host.error().code() == Code::kInvalid ? 403 : 502, host.error().message()};
     return pass_on(*request, received_.substr(end), *host);
+  }
+
+  // What is asked of the registries of packages.
+  std::optional<Answer> answer_itself(std::string_view head) {
+    const auto request = parse_package_request(head);
+    if (!request) return Answer{400, request.error().message()};
+    use_.method = request->method;
+    use_.package = make_printable(request->path);
+    if (gate_.budget <= 0) return Answer{403, "the sandbox has used up its bytes"};
+    auto answer = gate_.packages->answer(*request, gate_.gone.get_token());
+    use_.refused = std::move(answer.refused);
+    use_.broken = std::move(answer.broken);
+    const uint64_t size = answer.file ? answer.file_bytes : answer.body.size();
+    std::string first =
+        fmt::format("HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+                    answer.status, answer.status == 200 ? "OK" : "Not here", answer.type, size);
+    if (request->method == "GET" && !answer.file) first += answer.body;
+    bool sent = send_all(first);
+    if (sent && request->method == "GET" && answer.file) sent = send_file(answer.file, size);
+    if (!sent && use_.cut.empty()) use_.cut = "the program did not take all of it";
+    report();
+    finish(client_.get(), clock_.now() + limits_.head, gate_.stop.get());
+    use_ = {};  // it has been told
+    return std::nullopt;
+  }
+
+  bool send_file(const FileDescriptor& file, uint64_t size) {
+    std::string piece(64 << 10, '\0');
+    for (uint64_t at = 0; at < size;) {
+      const ssize_t count =
+          pread(file.get(), piece.data(), std::min<uint64_t>(piece.size(), size - at), static_cast<off_t>(at));
+      if (count < 0 && errno == EINTR) continue;
+      if (count <= 0 || !send_all(std::string_view(piece).substr(0, static_cast<size_t>(count)))) return false;
+      at += static_cast<uint64_t>(count);
+    }
+    return true;
+  }
+
+  // Within the sandbox's bytes and the limits of a connection.
+  bool send_all(std::string_view bytes) {
+    while (!bytes.empty()) {
+      const Time now = clock_.now();
+      const Time deadline = std::min(now + limits_.idle, began_ + limits_.longest);
+      if (gate_.budget <= 0) use_.cut = "the sandbox has used up its bytes";
+      if (gate_.budget <= 0 || !wait_for(client_.get(), POLLOUT, deadline, gate_.stop.get())) return false;
+      const ssize_t count = send(client_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+      if (count < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+      if (count < 0) return false;
+      bytes.remove_prefix(static_cast<size_t>(count));
+      use_.received += static_cast<uint64_t>(count);
+      gate_.budget -= count;
+    }
+    return true;
   }
 
   Answer closed(const std::string& why) const { return {403, fmt::format("{}:{} is {}", use_.host, use_.port, why)}; }
@@ -331,12 +393,14 @@ NetworkProxy::~NetworkProxy() {
   shared_->acceptor.join();
 }
 
-std::unique_ptr<NetworkProxy::Door> NetworkProxy::open(FileDescriptor listener, AllowList list, OnUse on_use) {
+std::unique_ptr<NetworkProxy::Door> NetworkProxy::open(FileDescriptor listener, AllowList list, OnUse on_use,
+                                                       std::shared_ptr<PackageService> packages) {
   const auto gate = std::make_shared<Gate>();
   gate->listener = std::move(listener);
   gate->stop = FileDescriptor(eventfd(0, EFD_CLOEXEC));
   gate->list = std::move(list);
   gate->on_use = std::move(on_use);
+  gate->packages = std::move(packages);
   gate->budget = static_cast<int64_t>(shared_->limits.bytes);
   {
     std::lock_guard lock(shared_->mutex);
@@ -349,6 +413,7 @@ std::unique_ptr<NetworkProxy::Door> NetworkProxy::open(FileDescriptor listener, 
 NetworkProxy::Door::~Door() {
   const uint64_t one = 1;
   (void)!write(gate_->stop.get(), &one, sizeof one);
+  gate_->gone.request_stop();
   {
     std::lock_guard lock(proxy_.shared_->mutex);
     std::erase(proxy_.shared_->gates, gate_);

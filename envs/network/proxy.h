@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "envs/network/allow_list.h"
+#include "envs/network/package_service.h"
 #include "envs/network/use.h"
 
 namespace tandem::envs {
@@ -54,8 +55,10 @@ class NetworkProxy {
     NetworkProxy& proxy_;
     const std::shared_ptr<Gate> gate_;
   };
-  // Serves what connects to `listener`, a listening socket of a sandbox.
-  std::unique_ptr<Door> open(FileDescriptor listener, AllowList list, OnUse on_use);
+  // Serves what connects to `listener`, a listening socket of a sandbox. Requests to the proxy itself are answered by
+  // `packages`; null: they are refused.
+  std::unique_ptr<Door> open(FileDescriptor listener, AllowList list, OnUse on_use,
+                             std::shared_ptr<PackageService> packages = nullptr);
 
  private:
   struct Shared;

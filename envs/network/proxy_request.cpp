@@ -122,7 +122,14 @@ std::set<std::string> left_behind(const std::vector<Field>& fields) {
 
 }  // namespace
 
-Result<ProxyRequest> parse_proxy_request(std::string_view head) {
+namespace {
+
+struct Head {
+  std::string_view method, target, version;
+  std::vector<Field> fields;
+};
+
+Result<Head> read_head(std::string_view head) {
   if (head.size() > kLargestProxyHead)
     return fail(wrong(fmt::format("the head of a request has more than {} bytes", kLargestProxyHead)));
   if (!head.ends_with("\r\n\r\n")) return fail(wrong("the request has no end"));
@@ -132,13 +139,38 @@ Result<ProxyRequest> parse_proxy_request(std::string_view head) {
   const auto words = split(line, ' ');
   const bool printable = std::all_of(line.begin(), line.end(), [](char c) { return c >= ' ' && c <= '~'; });
   if (!printable || words.size() != 3) return fail(wrong("the first line is not METHOD ADDRESS HTTP/1.1"));
-  ProxyRequest request;
-  request.method = words[0];
-  const auto target = words[1], version = words[2];
-  if (!is_token(request.method) || request.method.size() > kLongestMethod)
-    return fail(wrong("the method of the request is not one"));
+  const auto method = words[0], version = words[2];
+  if (!is_token(method) || method.size() > kLongestMethod) return fail(wrong("the method of the request is not one"));
   if (version != "HTTP/1.1" && version != "HTTP/1.0") return fail(wrong("the request is not of HTTP/1.1 or HTTP/1.0"));
-  const auto fields = TRY(read_fields(head.substr(line_end + 2)));
+  return Head{method, words[1], version, TRY(read_fields(head.substr(line_end + 2)))};
+}
+
+}  // namespace
+
+bool asks_proxy_itself(std::string_view head) {
+  const auto line = head.substr(0, head.find("\r\n"));
+  const size_t space = line.find(' ');
+  return space != std::string_view::npos && line.substr(space + 1).starts_with('/');
+}
+
+Result<PackageRequest> parse_package_request(std::string_view head) {
+  const auto [method, target, version, fields] = TRY(read_head(head));
+  if (method != "GET" && method != "HEAD")
+    return fail(wrong("registries of packages can be read here, and nothing else: GET or HEAD"));
+  PackageRequest request{.method = std::string(method), .path = std::string(target), .accept = {}};
+  for (const auto& field : fields) {
+    const auto name = in_small_letters(field.name);
+    if (name == "accept") request.accept = field.value;
+    if (name == "transfer-encoding" || (name == "content-length" && field.value != "0"))
+      return fail(wrong("a request for a package has no body"));
+  }
+  return request;
+}
+
+Result<ProxyRequest> parse_proxy_request(std::string_view head) {
+  const auto [method, target, version, fields] = TRY(read_head(head));
+  ProxyRequest request;
+  request.method = method;
   if (request.method == "CONNECT") {
     TRY(read_authority(target, std::nullopt, request));
     request.tunnel = true;

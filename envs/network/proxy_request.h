@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "base/status.h"
+#include "envs/network/package_service.h"
 
 namespace tandem::envs {
 
@@ -30,5 +31,11 @@ struct ProxyRequest {
 
 // `head` with the empty line at its end. kInvalid, in words for who sent it, where it is no request that goes on.
 Result<ProxyRequest> parse_proxy_request(std::string_view head);
+
+// Whether the first line asks the proxy itself: "GET /PATH HTTP/1.1". Other requests go on to a host.
+bool asks_proxy_itself(std::string_view head);
+
+// Such a request: GET or HEAD, without a body. kInvalid, in words for who sent it, where it is none.
+Result<PackageRequest> parse_package_request(std::string_view head);
 
 }  // namespace tandem::envs

@@ -48,7 +48,6 @@ Result<FileDescriptor> empty_temporary();
 Status raise_loopback();
 
 // A socket that listens at kProxyPort of the loopback device, for a proxy that accepts from it outside (envs/network).
-inline constexpr uint16_t kProxyPort = 3128;
 Result<FileDescriptor> listen_for_proxy();
 // What programs find it by, "http_proxy=http://127.0.0.1:3128" and the like; loopback itself goes past it.
 std::vector<std::string> proxy_settings();

@@ -11,6 +11,7 @@
 #include "envs/sandbox/descriptors.h"
 #include "envs/sandbox/frames.h"
 #include "envs/sandbox/init.h"
+#include "envs/sandbox/root_contents.h"
 
 namespace tandem::envs {
 namespace {
@@ -33,6 +34,15 @@ Status make_places(const Links& links) {
   return {};
 }
 
+Status write_home(const Files& home) {
+  for (const auto& [name, text] : home) {
+    const fs::path path = fs::path(kHome) / name;
+    TRY(make_directories(path.parent_path()));
+    TRY(write_file(path, text));
+  }
+  return {};
+}
+
 }  // namespace
 
 void confine_and_serve(int socket, const std::function<Result<FirstProcess>()>& begin) {
@@ -46,10 +56,11 @@ void confine_and_serve(int socket, const std::function<Result<FirstProcess>()>& 
     self = TRY(begin());
     TRY(close_standard_streams());
     TRY(raise_loopback());
-    if (!self.spec.network.empty()) listener = TRY(listen_for_proxy());
+    if (self.spec.has_proxy()) listener = TRY(listen_for_proxy());
     TRY(set_limits(self.spec));
     TRY(make_places(self.spec.links));
-    return drop_privileges(self.filter, self.spec.links);
+    TRY(drop_privileges(self.filter, self.spec.links));
+    return write_home(self.spec.home);
   };
   const Status status = set_up();
   if (!send_frame(socket, status ? "ready" : status.message(), soon()) || !status) _exit(1);
@@ -61,11 +72,11 @@ void confine_and_serve(int socket, const std::function<Result<FirstProcess>()>& 
   listener.reset();
   clearenv();
   auto settings = self.spec.environment;
-  if (!self.spec.network.empty()) {
+  if (self.spec.has_proxy()) {
     const auto proxy = proxy_settings();
     settings.insert(settings.end(), proxy.begin(), proxy.end());
   }
-  serve_sandbox(socket, {settings, self.spec.links, !self.spec.network.empty()});
+  serve_sandbox(socket, {settings, self.spec.links, self.spec.has_proxy()});
 }
 
 }  // namespace tandem::envs

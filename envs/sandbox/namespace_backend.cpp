@@ -113,7 +113,7 @@ Result<std::unique_ptr<Sandbox>> NamespaceBackend::create(const SandboxSpec& wan
     if (begun.written || (spec.sealable && by_ == IsolatedBy::kNamespaces))
       sandbox->let_hold(begun.written ? begun.written->holder().shared_from_this() : holder(), begun.written);
     Status ready = sandbox->wait_until_ready();
-    if (ready && !spec.network.empty()) ready = sandbox->open_network(proxy());
+    if (ready && spec.has_proxy()) ready = sandbox->open_network(proxy());
     if (ready) return sandbox;
     // Whoever killed its first process has not said that there can be none.
     if (ready.code() != Code::kUnavailable || attempt == kNamespaceBackendMostAttempts) return fail(std::move(ready));

@@ -7,8 +7,9 @@ namespace {
 
 bool same_class(const SandboxSpec& a, const SandboxSpec& b) {
   return a.image == b.image && a.environment == b.environment && a.links == b.links && a.network == b.network &&
-         a.processes == b.processes && a.memory_bytes == b.memory_bytes && a.disk_bytes == b.disk_bytes &&
-         a.file_bytes == b.file_bytes && a.sealable == b.sealable;
+         a.packages == b.packages && a.home == b.home && a.proxy == b.proxy && a.processes == b.processes &&
+         a.memory_bytes == b.memory_bytes && a.disk_bytes == b.disk_bytes && a.file_bytes == b.file_bytes &&
+         a.sealable == b.sealable;
 }
 
 }  // namespace

@@ -32,8 +32,6 @@ inline constexpr std::array kDevices = {"null", "zero", "full", "random", "urand
 inline constexpr std::array kDeviceLinks = {std::pair{"fd", "/proc/self/fd"}, std::pair{"stdin", "/proc/self/fd/0"},
                                             std::pair{"stdout", "/proc/self/fd/1"},
                                             std::pair{"stderr", "/proc/self/fd/2"}, std::pair{"ptmx", "pts/ptmx"}};
-// Below the temporary files: it lasts as long as they do, and is never collected.
-inline const std::string kHome = "/tmp/home";
 inline constexpr uint64_t kSharedMemoryBytes = 16 << 20;  // of /dev/shm
 
 // The files of /etc, and their texts, for the user whom programs run as.

@@ -13,6 +13,7 @@
 
 #include "base/status.h"
 #include "envs/network/allow_list.h"
+#include "envs/network/package_service.h"
 #include "envs/network/use.h"
 #include "envs/sandbox/base_tree.h"
 #include "envs/sandbox/files.h"
@@ -53,7 +54,11 @@ struct SandboxSpec {
   // Paths of the root, which is read-only, that lead to the workspace or to folders below /tmp. What is in those below
   // kOutside is collected, by its absolute path. By namespaces they are mounts, else symbolic links.
   Links links;
-  AllowList network;               // the hosts that its programs may speak to, through a proxy
+  AllowList network;  // the hosts that its programs may speak to, through a proxy
+  // Answers what its programs ask of the registries of packages, through the proxy; null: there are none.
+  std::shared_ptr<PackageService> packages;
+  Files home;                      // texts that lie in the home folder from the first, beside those of `packages`
+  bool proxy = false;              // whether there is a proxy although nothing above needs one
   OnNetworkUse on_network;         // told of each request; may be empty
   bool sealable = false;           // whether it can be sealed
   bool memory_is_bounded = false;  // of all processes together, by who makes it
@@ -62,6 +67,8 @@ struct SandboxSpec {
   // kUnfit of backends that cannot share files of the machine.
   std::optional<BaseTree> base;
   SandboxHolder holder;
+
+  bool has_proxy() const { return proxy || packages || !network.empty(); }
 };
 
 // What a call has as its output that was killed with the process that served it.

@@ -60,8 +60,9 @@ Status worked(const std::string& reply, const std::string& what) {
 class Refusals {
  public:
   void add(const NetworkUse& use) {
-    if (use.refused.empty()) return;
     std::lock_guard lock(mutex_);
+    if (broken_.empty() && !use.broken.empty()) broken_ = to_string(use);
+    if (use.refused.empty()) return;
     if (lines_.size() < kMostRefusals)
       lines_.push_back("[network: " + to_string(use).substr(0, kLongestRefusal) + "]\n");
   }
@@ -71,9 +72,16 @@ class Refusals {
     return join(std::exchange(lines_, {}), "");
   }
 
+  // What failed since it was asked last, though it was allowed; empty where nothing did.
+  std::string take_broken() {
+    std::lock_guard lock(mutex_);
+    return std::exchange(broken_, {});
+  }
+
  private:
   std::mutex mutex_;
   std::vector<std::string> lines_;
+  std::string broken_;
 };
 
 ServedSandbox::ServedSandbox(SpawnedSandbox spawned, const SandboxSpec& spec)
@@ -109,7 +117,7 @@ Status ServedSandbox::open_network(std::shared_ptr<NetworkProxy> proxy) {
     if (on_network) on_network(use);
   };
   proxy_ = std::move(proxy);
-  door_ = proxy_->open(std::move(received[0]), spec_.network, on_use);
+  door_ = proxy_->open(std::move(received[0]), spec_.network, on_use, spec_.packages);
   return {};
 }
 
@@ -147,6 +155,8 @@ Result<ToolOutcome> ServedSandbox::call(std::string_view name, const Json& argum
     // The process that served the call was killed, by memory limits or by the command itself.
     return ToolOutcome::refused(std::string(kCallWasKilled));
   }
+  // Whatever the model made of it: the episode is not to be judged by a registry that was away.
+  if (auto broken = refusals_->take_broken(); !broken.empty()) return fail(Status::unavailable(std::move(broken)));
   auto outcome = outcome_from_json(TRY(parse_json(reply)));
   outcome.output += refusals_->take();
   return outcome;

@@ -15,8 +15,17 @@ std::string encode(const SandboxSpec& spec) {
   const auto hosts = spec.network.entries();
   put_number(bytes, hosts.size());
   for (const auto& host : hosts) put_text(bytes, host);
-  put_number(bytes, spec.environment.size());
-  for (const auto& setting : spec.environment) put_text(bytes, setting);
+  // The service itself stays here; what programs find it by goes along.
+  auto environment = spec.environment;
+  auto home = spec.home;
+  if (spec.packages) {
+    for (auto& setting : spec.packages->environment()) environment.push_back(std::move(setting));
+    home.merge(spec.packages->home_files());
+  }
+  put_number(bytes, spec.has_proxy() ? 1 : 0);
+  put_files(bytes, home);
+  put_number(bytes, environment.size());
+  for (const auto& setting : environment) put_text(bytes, setting);
   put_number(bytes, spec.sealable ? 1 : 0);
   put_number(bytes, spec.memory_is_bounded ? 1 : 0);
   return bytes;
@@ -35,6 +44,8 @@ Result<SandboxSpec> decode_spec(std::string_view bytes) {
   std::vector<std::string> hosts;
   for (uint64_t left = TRY(fields.number()); left > 0; --left) hosts.push_back(TRY(fields.text()));
   spec.network = TRY(AllowList::parse(hosts));
+  spec.proxy = TRY(fields.number()) == 1;
+  spec.home = TRY(fields.files());
   for (uint64_t left = TRY(fields.number()); left > 0; --left) spec.environment.push_back(TRY(fields.text()));
   spec.sealable = TRY(fields.number()) == 1;
   spec.memory_is_bounded = TRY(fields.number()) == 1;

@@ -9,6 +9,7 @@
 #include "envs/mcp_server/mcp_session.h"
 #include "envs/network/allow_list.h"
 #include "envs/network/proxy_request.h"
+#include "envs/packages/url.h"
 #include "envs/sandbox/fields.h"
 #include "envs/sandbox/file_tree.h"
 #include "envs/sandbox/ignore_rules.h"
@@ -341,6 +342,7 @@ std::vector<std::string> mcp_server_seeds() {
 // The head of a request that a program of a sandbox sends to its proxy. What goes on is understood in one way: it reads
 // as the same request again.
 void proxy_request(std::string_view bytes) {
+  if (const auto wanted = envs::parse_package_request(bytes)) (void)envs::percent_decoded(wanted->path);
   const auto request = envs::parse_proxy_request(bytes);
   if (!request) return;
   const auto list = envs::AllowList::parse(std::vector<std::string>{"*.example", "192.0.2.1:81"});

@@ -10,8 +10,9 @@ namespace tandem::fuzz {
 
 std::vector<Target> targets() {
   std::vector<Target> all;
-  for (const auto some : {base_targets(), kernels_targets(), model_targets(), envs_targets(), tasks_targets(),
-                          rollout_targets(), trainer_targets(), serve_targets(), gateway_targets(), eval_targets()}) {
+  for (const auto some :
+       {base_targets(), kernels_targets(), model_targets(), envs_targets(), packages_targets(), tasks_targets(),
+        rollout_targets(), trainer_targets(), serve_targets(), gateway_targets(), eval_targets()}) {
     all.insert(all.end(), some.begin(), some.end());
   }
   return all;

@@ -24,6 +24,7 @@ std::span<const Target> base_targets();
 std::span<const Target> kernels_targets();
 std::span<const Target> model_targets();
 std::span<const Target> envs_targets();
+std::span<const Target> packages_targets();
 std::span<const Target> tasks_targets();
 std::span<const Target> rollout_targets();
 std::span<const Target> trainer_targets();
