@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/iso_time.h"
+#include "base/text.h"
 #include "envs/backends/backends.h"
 #include "envs/episodes/opening.h"
 #include "envs/network/allow_list.h"
