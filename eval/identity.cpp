@@ -165,26 +165,6 @@ std::string first_difference(const Identity& then, const Identity& now, CompareS
   return "";
 }
 
-Result<std::string> digest_of_model(const fs::path& directory) {
-  std::vector<fs::path> files;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(directory, error)) {
-    const auto ending = entry.path().extension();
-    const bool counts = ending == ".safetensors" || ending == ".json" || ending == ".jinja" || ending == ".txt" ||
-                        ending == ".model" || ending == ".yaml";
-    std::error_code ignored;
-    if (counts && entry.is_regular_file(ignored)) files.push_back(entry.path());
-  }
-  if (error) return fail(Status::from_errno(directory.string(), error.value()));
-  std::sort(files.begin(), files.end());
-  std::string all;
-  for (const auto& file : files) {
-    const auto mapped = TRY(MappedFile::open(file));
-    all += file.filename().string() + " " + digest_of(mapped.bytes()).hex() + "\n";
-  }
-  return digest_of(all).hex();
-}
-
 std::string digest_of_endpoint(std::string_view model) { return digest_of(fmt::format("endpoint {}", model)).hex(); }
 
 Result<fs::path> model_directory(const fs::path& named) {

@@ -60,9 +60,6 @@ enum class CompareShards : uint8_t { kYes, kNo };
 // Empty where both are of the same; else the first difference, as "the folder has ..., this is ...".
 std::string first_difference(const Identity& then, const Identity& now, CompareShards shards = CompareShards::kYes);
 
-// Of the files of a model directory that decide what it samples: config, tokenizer, template, weights.
-Result<std::string> digest_of_model(const fs::path& directory);
-
 // Of a model at an endpoint, by its name there: what is behind it, nobody can tell.
 std::string digest_of_endpoint(std::string_view model);
 

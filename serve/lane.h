@@ -98,6 +98,9 @@ class Lane {
 
   size_t requests() const { return exchanges_.size(); }
   const LaneSettings& settings() const { return settings_; }
+  // Of its files when it was loaded (model/model_digest.h); empty: not known yet.
+  const std::string& digest() const { return digest_; }
+  void set_digest(std::string digest) { digest_ = std::move(digest); }
   int max_tokens() const { return max_tokens_; }
   // An adapter as this model is computed with it. kInvalid where it does not fit, kUnfit where the device holds none.
   // On any thread.
@@ -159,6 +162,7 @@ class Lane {
   ModelMetrics metrics_;
   Outcomes outcomes_;
   Status trouble_;
+  std::string digest_;
   bool paused_ = false, asleep_ = false;
   AnswerId last_answer_ = 0;
   std::map<uint64_t, std::unique_ptr<Exchange>> exchanges_;  // by number

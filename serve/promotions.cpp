@@ -8,6 +8,7 @@
 #include "base/host_memory.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "model/model_digest.h"
 #include "serve/allowed_folder.h"
 #include "serve/api_error.h"
 #include "serve/query.h"
@@ -27,6 +28,8 @@ constexpr uint64_t kMostKeptBytes = uint64_t{1} << 20;
 constexpr FieldRow kBeginFields[] = {
     {"model", Effect::kTakes, R"({"type":"string"})", "Its name. Default: the first model."},
     {"directory", Effect::kTakes, R"({"type":"string","minLength":1,"maxLength":4096})", "Of the candidate."},
+    {"digest", Effect::kTakes, R"({"type":"string","maxLength":64})",
+     "Of its files, as who asks has seen them; others are refused. Default: whatever they are."},
 };
 constexpr FieldRow kShareFields[] = {
     {"model", Effect::kTakes, R"({"type":"string"})", "Its name. Default: the first model."},
@@ -63,6 +66,7 @@ uint64_t bytes_of_weights(const fs::path& folder) {
 Json version_json(const std::shared_ptr<Lane>& lane) {
   if (!lane) return nullptr;
   return {{"directory", lane->settings().directory.string()},
+          {"digest", lane->digest().empty() ? Json() : Json(lane->digest())},
           {"requests", lane->requests()},
           {"failed", lane->trouble().ok() ? Json() : Json(lane->trouble().message())},
           {"outcomes", to_json(lane->outcomes())}};
@@ -70,25 +74,58 @@ Json version_json(const std::shared_ptr<Lane>& lane) {
 
 }  // namespace
 
-Result<std::map<std::string, fs::path>> read_promoted(const fs::path& kept) {
-  std::map<std::string, fs::path> folders;
+Result<std::map<std::string, KeptVersion>> read_promoted(const fs::path& kept) {
+  std::map<std::string, KeptVersion> versions;
   std::error_code error;
-  if (kept.empty() || !fs::exists(kept, error)) return folders;
+  if (kept.empty() || !fs::exists(kept, error)) return versions;
   const auto json = parse_json(TRY(read_file(kept, kMostKeptBytes)));
   const auto wrong = [&] {
-    return fail(Status::invalid("must be {\"NAME\": \"FOLDER\"}, as a promotion writes it").at(kept.string()));
+    return fail(
+        Status::invalid("must be {\"NAME\": {\"folder\", \"digest\"}}, as a promotion writes it").at(kept.string()));
   };
   if (!json || !json->is_object()) return wrong();
-  for (const auto& [name, folder] : json->items()) {
-    if (!folder.is_string()) return wrong();
-    folders[name] = folder.get<std::string>();
+  for (const auto& [name, version] : json->items()) {
+    if (version.is_string()) {
+      versions[name] = {.folder = version.get<std::string>()};
+      continue;
+    }
+    const auto text = [&version = version](const char* key) {
+      return version.is_object() && version.contains(key) && version[key].is_string() ? version[key].get<std::string>()
+                                                                                      : std::string();
+    };
+    versions[name] = {.folder = text("folder"), .digest = text("digest")};
+    if (versions[name].folder.empty() || versions[name].digest.empty()) return wrong();
   }
-  return folders;
+  return versions;
+}
+
+Status check_unchanged(const std::string& name, const KeptVersion& version, const fs::path& kept) {
+  if (version.digest.empty() || TRY(model::digest_of_model(version.folder)) == version.digest) return {};
+  return Status::invalid(fmt::format("the files of {} are others than when it was promoted as \"{}\"",
+                                     version.folder.string(), name))
+      .at(kept.string())
+      .hint(
+          fmt::format("take \"{}\" out of the file, so that what --model says is served, and promote it again", name));
 }
 
 Promotions::Promotions(PromotionSettings settings, ModelSet& models, wire::HttpServer& http, const Clock& clock)
     : settings_(std::move(settings)), models_(models), http_(http), clock_(clock), loads_(1, 16) {
   http_.watch(loads_.wake_fd(), [this] { loads_.run_completions(); });
+}
+
+void Promotions::begin_digests() {
+  if (settings_.folders.empty()) return;  // nothing is compared
+  for (const auto& model : models_.all()) {
+    const bool taken = loads_.submit([lane = model.current]() -> WorkQueue::Completion {
+      auto digest = std::make_shared<Result<std::string>>(model::digest_of_model(lane->settings().directory));
+      return [lane, digest] {
+        if (*digest) return lane->set_digest(**digest);
+        spdlog::warn("{} cannot be told from other versions: {}", lane->settings().directory.string(),
+                     digest->error().to_string());
+      };
+    });
+    if (!taken) spdlog::warn("{} is not told from other versions", model.current->settings().directory.string());
+  }
 }
 
 void Promotions::add_to(BodyPaths& paths) {
@@ -162,11 +199,11 @@ void Promotions::begin(const HttpRequest&, Fields& fields, const std::string& wh
   }
   const std::string& name = model->names.front();
   Trial& trial = trials_[name];
+  const std::string digest = fields.text("digest");
+  const bool same = trial.folder == *folder && (digest.empty() || trial.digest.empty() || digest == trial.digest);
   // The same once more is no other trial: a command that was interrupted says it again.
-  if (model->candidate && trial.folder == *folder) return reply(json_response(200, state_of(*model)));
-  if (!model->candidate && !trial.loading && model->current->settings().directory == *folder)
-    return reply(json_response(200, state_of(*model)));
-  if (trial.loading && trial.folder == *folder) return trial.waiting.push_back(reply);
+  if (model->candidate && same) return reply(json_response(200, state_of(*model)));
+  if (trial.loading && same) return trial.waiting.push_back(reply);
   if (model->candidate || trial.loading) {
     return reply(error_response(
         409, fmt::format("{} is on trial for {} already; POST /promotion/end ends that", trial.folder.string(), name)));
@@ -179,25 +216,52 @@ void Promotions::begin(const HttpRequest&, Fields& fields, const std::string& wh
                                                  format_bytes(needed), format_bytes(free))));
   }
   spdlog::info("an admin ({}) loads {} beside the version of {} that is served", who, folder->string(), name);
-  trial = {.folder = *folder, .loading = true, .waiting = {reply}};
-  LaneSettings settings = model->current->settings();
-  settings.directory = *folder;
-  const bool taken = loads_.submit([this, name, settings]() -> WorkQueue::Completion {
-    auto lane = std::make_shared<Result<std::shared_ptr<Lane>>>(Lane::load(settings, clock_));
-    return [this, name, lane] { loaded(name, std::move(*lane)); };
+  trial = {.folder = *folder, .digest = digest, .loading = true, .waiting = {reply}};
+  const bool taken = loads_.submit([this, name, folder = *folder]() -> WorkQueue::Completion {
+    auto found = std::make_shared<Result<std::string>>(model::digest_of_model(folder));
+    return [this, name, found] { load(name, std::move(*found)); };
   });
   if (taken) return;
   trials_.erase(name);
   reply(error_response(429, "too many models are being loaded; try again later"));
 }
 
+void Promotions::reply_all(const std::string& name, const wire::HttpResponse& response) {
+  for (const HttpReply& one : std::exchange(trials_[name].waiting, {})) one(response);
+}
+
+// What the candidate is is known; the version that is served already is not loaded again.
+void Promotions::load(const std::string& name, Result<std::string> digest) {
+  Trial& trial = trials_[name];
+  const auto model = models_.find(name);
+  const auto refuse = [&](int status, const std::string& why) {
+    const auto text = fmt::format("\"directory\" cannot be served: {}", why);
+    spdlog::warn("{}", text);
+    reply_all(name, error_response(status, text, "directory"));
+    trials_.erase(name);
+  };
+  if (!digest) return refuse(400, digest.error().to_string());
+  if (!trial.digest.empty() && trial.digest != *digest)
+    return refuse(409, fmt::format("the files of {} are others than who asks has seen", trial.folder.string()));
+  trial.digest = *digest;
+  if (model->current->digest() == *digest) {
+    const auto waiting = std::exchange(trial.waiting, {});
+    trials_.erase(name);
+    for (const HttpReply& one : waiting) one(json_response(200, state_of(*model)));
+    return;
+  }
+  LaneSettings settings = model->current->settings();
+  settings.directory = trial.folder;
+  const bool taken = loads_.submit([this, name, settings]() -> WorkQueue::Completion {
+    auto lane = std::make_shared<Result<std::shared_ptr<Lane>>>(Lane::load(settings, clock_));
+    return [this, name, lane] { loaded(name, std::move(*lane)); };
+  });
+  if (!taken) refuse(429, "too many models are being loaded; try again later");
+}
+
 void Promotions::loaded(const std::string& name, Result<std::shared_ptr<Lane>> lane) {
   Trial& trial = trials_[name];
   trial.loading = false;
-  const auto waiting = std::exchange(trial.waiting, {});
-  const auto reply = [&](const wire::HttpResponse& response) {
-    for (const HttpReply& one : waiting) one(response);
-  };
   // Requests that name an adapter come to it, too.
   for (const ServedAdapter& adapter : models_.adapters()) {
     if (!lane || adapter.model != name || (*lane)->takes(*adapter.live)) continue;
@@ -206,10 +270,12 @@ void Promotions::loaded(const std::string& name, Result<std::shared_ptr<Lane>> l
   }
   if (!lane) {
     const auto text = fmt::format("\"directory\" cannot be served: {}", lane.error().to_string());
-    trials_.erase(name);
     spdlog::warn("{}", text);
-    return reply(error_response(400, text, "directory"));
+    reply_all(name, error_response(400, text, "directory"));
+    trials_.erase(name);
+    return;
   }
+  (*lane)->set_digest(trial.digest);
   trial.drop_at = clock_.now() + kDropAfter;
   // As the version beside it, which an admin may have paused or put to sleep meanwhile.
   const auto current = models_.find(name)->current;
@@ -217,7 +283,7 @@ void Promotions::loaded(const std::string& name, Result<std::shared_ptr<Lane>> l
   if (current->asleep()) (*lane)->sleep();
   http_.watch((*lane)->wake_fd(), [one = lane->get()] { one->take_news(); });
   models_.set_candidate(name, std::move(*lane));
-  reply(json_response(200, state_of(*models_.find(name))));
+  reply_all(name, json_response(200, state_of(*models_.find(name))));
 }
 
 void Promotions::share(const HttpRequest&, Fields& fields, const std::string& who, const HttpReply& reply) {
@@ -271,8 +337,11 @@ void Promotions::let_go(const std::string& name, bool promote) {
 Status Promotions::keep(const ServedModel& model, const fs::path& folder) const {
   if (settings_.kept.empty()) return {};
   Json json = Json::object();
-  for (const auto& [name, kept] : TRY(read_promoted(settings_.kept))) json[name] = kept.string();
-  for (const auto& name : model.names) json[name] = folder.string();
+  const auto add = [&](const std::string& name, const fs::path& folder, const std::string& digest) {
+    json[name] = digest.empty() ? Json(folder.string()) : Json{{"folder", folder.string()}, {"digest", digest}};
+  };
+  for (const auto& [name, version] : TRY(read_promoted(settings_.kept))) add(name, version.folder, version.digest);
+  for (const auto& name : model.names) add(name, folder, model.candidate->digest());
   return write_file(settings_.kept, dump_json(json) + "\n");
 }
 

@@ -29,16 +29,25 @@ namespace tandem::serve {
 
 struct PromotionSettings {
   std::vector<fs::path> folders;  // that candidates may come from; none: there are no candidates
-  fs::path kept;                  // JSON, {"NAME": "FOLDER"}: what was promoted, for the next start; empty: nowhere
+  fs::path kept;  // JSON, {"NAME": {"folder", "digest"}}: what was promoted, for the next start; empty: nowhere
 };
 
-// The folders that a file of `kept` names; none where there is no such file.
-Result<std::map<std::string, fs::path>> read_promoted(const fs::path& kept);
+struct KeptVersion {
+  fs::path folder;
+  std::string digest;  // of its files (model/model_digest.h); empty: written by an older version
+};
+// What a file of `kept` says, by the models' names; nothing where there is no such file.
+Result<std::map<std::string, KeptVersion>> read_promoted(const fs::path& kept);
+// kInvalid where the files of its folder are others now.
+Status check_unchanged(const std::string& name, const KeptVersion& version, const fs::path& kept);
 
 class Promotions {
  public:
   // All of them outlive this.
   Promotions(PromotionSettings settings, ModelSet& models, wire::HttpServer& http, const Clock& clock);
+
+  // Finds out what the versions are that were loaded first.
+  void begin_digests();
 
   // Its paths.
   void add_to(BodyPaths& paths);
@@ -51,6 +60,7 @@ class Promotions {
  private:
   struct Trial {
     fs::path folder;
+    std::string digest;  // of its files; empty: not known yet
     bool loading = false;
     std::vector<wire::HttpReply> waiting;  // who asked for it while it is loaded
     Time lease_end{}, drop_at{};
@@ -66,7 +76,9 @@ class Promotions {
   void end(const wire::HttpRequest&, Fields&, const std::string& who, const wire::HttpReply&);
   void feedback(const wire::HttpRequest&, Fields&, const std::string& key, const wire::HttpReply&);
 
+  void load(const std::string& name, Result<std::string> digest);
   void loaded(const std::string& name, Result<std::shared_ptr<Lane>> lane);
+  void reply_all(const std::string& name, const wire::HttpResponse& response);
   void let_go(const std::string& name, bool promote);
   Status keep(const ServedModel& model, const fs::path& folder) const;
   Json state_of(const ServedModel& model) const;

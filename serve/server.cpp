@@ -92,6 +92,7 @@ class Server::Loop {
           return;
         }
         for (const auto& lane : models_.lanes()) http_.watch(lane->wake_fd(), [one = lane.get()] { one->take_news(); });
+        promotions_.begin_digests();
         loaded_ = true;
         ready();
       };

@@ -20,6 +20,7 @@
 #include "eval/judge.h"
 #include "eval/shared_engine.h"
 #include "eval/tasks.h"
+#include "model/model_digest.h"
 #include "run/run_step.h"
 
 namespace tandem::cli {
@@ -37,7 +38,7 @@ Result<EvalModel> find_model(eval::Suite& suite, const fs::path& out) {
     const auto directory = TRY(eval::model_directory(suite.model));
     suite.model = directory.string();
     model.name = suite.model;
-    model.digest = TRY(eval::digest_of_model(directory));
+    model.digest = TRY(model::digest_of_model(directory));
     return model;
   }
   auto terms = TRY(eval::endpoint_terms(suite));

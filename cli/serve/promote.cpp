@@ -12,6 +12,7 @@
 #include "cli/interrupt.h"
 #include "cli/progress_line.h"
 #include "cli/serve/promotion_client.h"
+#include "model/model_digest.h"
 #include "run/run_step.h"
 
 namespace tandem::cli {
@@ -120,16 +121,29 @@ int finish(const PromotionFolder& folder, bool json) {
   return verdict == "promoted" ? kDone : kRegression;
 }
 
+// What is to be promoted: by its files, since a folder may be written anew.
+struct Checkpoint {
+  std::string directory, digest;
+  bool served(const PromotionState& state) const { return state.current_digest == digest; }
+  bool on_trial(const PromotionState& state) const { return state.candidate_digest == digest; }
+};
+
 // What an earlier command has decided. Something else may be served since.
-Result<int> decided_before(const PromoteOptions& o, const std::string& directory, const AdminClient& admin,
+Result<int> decided_before(const PromoteOptions& o, const Checkpoint& checkpoint, const AdminClient& admin,
                            const PromotionFolder& folder) {
   if (folder.verdict() == "promoted") {
-    const auto state = TRY(PromotionClient(admin, o.model, {}).state());
-    if (state.current != directory) {
-      return fail(
-          Status::invalid(fmt::format("{} was promoted before, and the server serves {} now", directory, state.current))
-              .at(folder.path().string())
-              .hint("name another folder with --out to bring it into service again"));
+    const PromotionClient client(admin, o.model, {});
+    auto state = TRY(client.state());
+    // One that has just started reads its files once more to tell versions apart.
+    for (const auto end = SystemClock().now() + kAway; state.current_digest.empty() && SystemClock().now() < end;) {
+      std::this_thread::sleep_for(kLookEvery);
+      state = TRY(client.state());
+    }
+    if (!checkpoint.served(state)) {
+      return fail(Status::invalid(fmt::format("{} was promoted before, and the server serves {} now",
+                                              checkpoint.directory, state.current))
+                      .at(folder.path().string())
+                      .hint("name another folder with --out to bring it into service again"));
     }
   }
   fmt::print(stderr, "decided before, as {} says; with another --out it is tried again\n",
@@ -138,7 +152,7 @@ Result<int> decided_before(const PromoteOptions& o, const std::string& directory
 }
 
 // The trial on the server, until there is a verdict.
-Result<int> try_on_traffic(const PromoteOptions& o, const std::string& directory, const AdminClient& admin,
+Result<int> try_on_traffic(const PromoteOptions& o, const Checkpoint& checkpoint, const AdminClient& admin,
                            PromotionFolder& folder) {
   using Kind = eval::PromotionStep::Kind;
   const auto interrupt = TRY(Interrupt::listen());
@@ -164,7 +178,7 @@ Result<int> try_on_traffic(const PromoteOptions& o, const std::string& directory
       return kInterrupted;
     }
     auto state = client.state();
-    if (state && state->current == directory && state->candidate != directory) {
+    if (state && checkpoint.served(*state) && !checkpoint.on_trial(*state)) {
       TRY(folder.note_verdict("promoted", "the server serves it", Json()));
       return finish(folder, o.json);
     }
@@ -172,14 +186,14 @@ Result<int> try_on_traffic(const PromoteOptions& o, const std::string& directory
       return undecided("somebody else has ended the trial");
     if (state && state->candidate.empty()) {
       line.show("loading it beside the version that is served");
-      state = client.begin(directory);
+      state = client.begin(checkpoint.directory, checkpoint.digest);
       trial.reset();
       // It may be served already: another command was first.
-      if (state && state->candidate != directory) {
+      if (state && !checkpoint.on_trial(*state)) {
         std::this_thread::sleep_for(kLookEvery);
         continue;
       }
-    } else if (state && state->candidate != directory) {
+    } else if (state && !checkpoint.on_trial(*state)) {
       return fail(Status::invalid(fmt::format("{} is on trial for {} already", state->candidate, state->model)));
     }
     if (!state) {
@@ -242,15 +256,18 @@ Result<int> run_promote(PromoteOptions o) {
   std::error_code error;
   const auto directory = fs::canonical(TRY(run::model_directory(o.checkpoint)), error).string();
   if (error) return fail(Status::invalid(fmt::format("there is no folder {}", o.checkpoint)));
-  if (o.out.empty()) o.out = fmt::format("promotions/{}", digest_of(directory + "\n" + o.server).hex().substr(0, 12));
-  const Json identity = {{"directory", directory}, {"server", o.server}, {"model", o.model},
-                         {"suite", o.suite},       {"shadow", o.shadow}, {"shares", o.shares}};
+  const Checkpoint checkpoint{directory, TRY(model::digest_of_model(directory))};
+  if (o.out.empty())
+    o.out = fmt::format("promotions/{}", digest_of(checkpoint.digest + "\n" + o.server).hex().substr(0, 12));
+  const Json identity = {
+      {"directory", directory}, {"digest", checkpoint.digest}, {"server", o.server}, {"model", o.model},
+      {"suite", o.suite},       {"shadow", o.shadow},          {"shares", o.shares}};
   auto folder = TRY(PromotionFolder::open(o.out, identity));
   if (folder.stage() >= o.terms.stages()) {
     return fail(Status::invalid(fmt::format("\"stage\" must be below {}", o.terms.stages()))
                     .at((folder.path() / "promotion.json").string()));
   }
-  if (!folder.verdict().is_null()) return decided_before(o, directory, admin, folder);
+  if (!folder.verdict().is_null()) return decided_before(o, checkpoint, admin, folder);
   fmt::print(stderr, "{} into service on {}; the record is in {}\n", directory, o.server, o.out);
 
   if (!o.suite.empty() && !folder.suite_passed()) {
@@ -266,7 +283,7 @@ Result<int> run_promote(PromoteOptions o) {
     TRY(folder.note_suite());
   }
   std::signal(SIGPIPE, SIG_IGN);
-  return try_on_traffic(o, directory, admin, folder);
+  return try_on_traffic(o, checkpoint, admin, folder);
 }
 
 }  // namespace

@@ -23,6 +23,8 @@ Result<PromotionState> read_state(const Json& json) {
   const Json& candidate = json["candidate"];
   state.current = text_of(current, "directory");
   state.candidate = text_of(candidate, "directory");
+  state.current_digest = text_of(current, "digest");
+  state.candidate_digest = text_of(candidate, "digest");
   if (!current.is_object() || !current.contains("outcomes"))
     return fail(Status::invalid("the server's answer says nothing of the version that is served"));
   state.reading.current = TRY(eval::read_outcomes(current["outcomes"]));
@@ -56,8 +58,9 @@ Result<PromotionState> PromotionClient::state() const {
   return ask("GET", "/promotion?model=" + escaped(model_), Json(), kAnswerLimit, stop_);
 }
 
-Result<PromotionState> PromotionClient::begin(const std::string& folder) const {
-  return ask("POST", "/promotion/begin", {{"model", model_}, {"directory", folder}}, kLoadLimit, stop_);
+Result<PromotionState> PromotionClient::begin(const std::string& folder, const std::string& digest) const {
+  return ask("POST", "/promotion/begin", {{"model", model_}, {"directory", folder}, {"digest", digest}}, kLoadLimit,
+             stop_);
 }
 
 Result<PromotionState> PromotionClient::share(double share, bool shadow, double lease_seconds) const {

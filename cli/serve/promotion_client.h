@@ -14,11 +14,12 @@ namespace tandem::cli {
 
 // What GET /promotion says of a model.
 struct PromotionState {
-  std::string server;     // another one after it was started again
-  std::string model;      // its first name
-  std::string state;      // "none", "loading", "trial"
-  std::string current;    // folder
-  std::string candidate;  // folder, or empty
+  std::string server;                            // another one after it was started again
+  std::string model;                             // its first name
+  std::string state;                             // "none", "loading", "trial"
+  std::string current;                           // folder
+  std::string candidate;                         // folder, or empty
+  std::string current_digest, candidate_digest;  // of their files; empty: not known yet
   eval::PromotionReading reading;
 };
 
@@ -29,8 +30,8 @@ class PromotionClient {
 
   // Errors of AdminClient::ask.
   Result<PromotionState> state() const;
-  // Waits until it is loaded.
-  Result<PromotionState> begin(const std::string& folder) const;
+  // Waits until it is loaded. `digest`: of its files.
+  Result<PromotionState> begin(const std::string& folder, const std::string& digest) const;
   Result<PromotionState> share(double share, bool shadow, double lease_seconds) const;
   // Not cancelled by `stop`.
   Result<PromotionState> end(bool promote) const;

@@ -170,13 +170,14 @@ Result<std::vector<serve::LaneSettings>> models_of(const ServeConfig& config, co
                                  ? (directory == named ? whole : fs::path(named)).filename().string()
                                  : given.substr(0, equals);
     if (name.empty()) return fail(Status::invalid(fmt::format("\"{}\" names no model", given)).at("--model"));
-    if (const auto kept = promoted.find(name); kept != promoted.end() && kept->second != whole) {
-      whole = fs::canonical(kept->second, error);
+    if (const auto kept = promoted.find(name); kept != promoted.end()) {
+      whole = fs::canonical(kept->second.folder, error);
       if (error) {
         return fail(Status::invalid(fmt::format("\"{}\" was promoted from {}, which is not there any more", name,
-                                                kept->second.string()))
+                                                kept->second.folder.string()))
                         .at(config.promoted));
       }
+      TRY(serve::check_unchanged(name, kept->second, config.promoted));
       spdlog::info("\"{}\" is {}, which was promoted ({})", name, whole.string(), config.promoted);
     }
     const auto same = std::ranges::find(models, whole, &serve::LaneSettings::directory);

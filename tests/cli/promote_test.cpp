@@ -129,6 +129,37 @@ TEST_F(Promote, a_version_that_was_promoted_and_replaced_since_is_not_called_pro
   EXPECT_THAT(served(), testing::EndsWith("/candidates/again"));
 }
 
+TEST_F(Promote, a_folder_that_was_written_anew_is_another_version) {
+  start_server();
+  const fs::path folder = root() / "candidates" / "rewritten";
+  fs::remove_all(folder);
+  fs::copy(root() / "candidates" / "other", folder, fs::copy_options::recursive);
+  const auto admin = [&](const std::string& path, const Json& body) { return ask(path, dump_json(body), "the-admin"); };
+  ASSERT_EQ(admin("/promotion/begin", {{"directory", folder.string()}}).status, 200);
+  ASSERT_EQ(admin("/promotion/end", {{"promote", true}}).status, 200);
+  // The same files elsewhere are the version that is served: nothing is loaded.
+  const auto same = admin("/promotion/begin", {{"directory", (root() / "candidates" / "other").string()}});
+  EXPECT_EQ(same.status, 200);
+  EXPECT_TRUE(same.json()["candidate"].is_null()) << same.body;
+  const std::string served_digest = state()["current"]["digest"].get<std::string>();
+  // Other files in the folder that is served are not.
+  fs::remove_all(folder);
+  fs::copy(root() / "model", folder, fs::copy_options::recursive);
+  EXPECT_EQ(admin("/promotion/begin", {{"directory", folder.string()}, {"digest", served_digest}}).status, 409)
+      << "they are not what was asked for";
+  const auto other = admin("/promotion/begin", {{"directory", folder.string()}});
+  ASSERT_EQ(other.status, 200) << other.body;
+  EXPECT_EQ(other.json()["candidate"]["directory"], folder.string());
+  EXPECT_NE(other.json()["candidate"]["digest"], served_digest);
+  // A start does not serve what nobody has tried.
+  server_.reset();
+  Arguments again = {"serve", "--model",    "tiny=" + (root() / "model").string(), "--port",
+                     "0",     "--promoted", (root() / "promoted.json").string()};
+  EXPECT_EQ(tandem(again), 2);
+  EXPECT_THAT(text(output()), HasSubstr("are others than when it was promoted as \"tiny\""));
+  fs::remove_all(folder);
+}
+
 TEST_F(Promote, a_command_ends_where_another_has_promoted_the_same_meanwhile) {
   start_server();
   start_traffic();
