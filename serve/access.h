@@ -34,6 +34,8 @@ class Access {
   std::optional<wire::HttpResponse> refuse(const wire::HttpRequest& request) const;
   // Of one that was not refused: its key, or without keys its address.
   std::shared_ptr<const KeyTerms> caller(const wire::HttpRequest& request) const;
+  // Whether there may be requests of a key of this name; without keys, of any.
+  bool may_have_key(std::string_view name) const { return !keys_ || keys_->terms_named(name) != nullptr; }
   // The name of the admin's key that the request brings; else why it may not use `path`, for a 403.
   Result<std::string> admin_of(std::string_view path, const wire::HttpRequest& request) const;
 

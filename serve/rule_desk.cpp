@@ -116,6 +116,9 @@ void RuleDesk::set(Fields& fields, const std::string& who, const HttpReply& repl
     return reply(error_response(400, fmt::format("\"name\" of a class must be one of {}", fmt::join(kPriorities, ", ")),
                                 "name"));
   }
+  if (rule.of == RuleOf::kKey && !access_.may_have_key(rule.name)) {
+    return reply(error_response(404, fmt::format("there is no key called {}", shown(rule.name)), "name"));
+  }
   if (rule.of == RuleOf::kModel && !requests_.has_model(rule.name)) return reply(requests_.unknown(rule.name));
   if (!access_.rules().set(rule)) {
     return reply(error_response(409, fmt::format("there are {} rules already; remove some", Rules::kMost)));

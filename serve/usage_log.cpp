@@ -49,7 +49,9 @@ void UsageLog::write(const UsageLine& usage) {
                {"core_seconds", usage.core_seconds}};
   if (!usage.upstream.empty()) line["upstream"] = usage.upstream;
   if (!usage.adapter.empty()) line["adapter"] = usage.adapter;
-  const Status written = write_all(file_.get(), dump_json(line) + "\n", path_.string());
+  // What a full disk left of the line before is not to spoil this one.
+  const Status written = write_all(file_.get(), (torn_ ? "\n" : "") + dump_json(line) + "\n", path_.string());
+  torn_ = !written.ok();
   if (written.ok()) return;
   if (lost_++ == 0) spdlog::error("lines of usage are lost: {}", written.to_string());
 }

@@ -45,6 +45,7 @@ class UsageLog {
   fs::path path_;
   FileDescriptor file_;
   uint64_t lost_ = 0;
+  bool torn_ = false;  // the last line may have no end
 };
 
 }  // namespace tandem::serve

@@ -124,6 +124,8 @@ TEST_F(ServeKeys, an_admin_blocks_lowers_and_allows_while_it_runs) {
   EXPECT_THAT(text(output()), HasSubstr("\"to\":\"batch\""));
   EXPECT_THAT(text(root() / "serve.out"), HasSubstr("an admin (chief) says: block key \"editor\", \"asks in a loop\""));
   EXPECT_EQ(ctl({"block", "editor"}), 2);
+  EXPECT_EQ(ctl({"block", "key=edtor"}), 2) << text(output());
+  EXPECT_THAT(text(output()), HasSubstr("there is no key called"));
   EXPECT_EQ(ctl({"list", "key=editor"}), 2) << "nothing is ignored";
   EXPECT_EQ(ctl({"block", "class=slow"}), 2);
   EXPECT_THAT(text(output()), HasSubstr("must be one of autocomplete, interactive, agent, batch"));

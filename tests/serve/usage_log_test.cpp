@@ -2,8 +2,11 @@
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include <csignal>
 
 #include "tests/envs/scratch.h"
 
@@ -28,6 +31,34 @@ TEST(UsageLog, a_pipe_is_written_to_while_somebody_reads_and_holds_nobody_up) {
   EXPECT_EQ(log->lost(), 0U);
   for (int i = 0; i < 10000; ++i) log->write({.key = "a"});  // more than it holds
   EXPECT_GT(log->lost(), 0U);
+}
+
+TEST(UsageLog, a_line_that_a_full_disk_has_torn_costs_no_other) {
+  const envs::Scratch folder;
+  const fs::path path = folder.path / "usage";
+  auto log = UsageLog::open(path);
+  ASSERT_TRUE(log);
+  log->write({.time = 1, .key = "a", .answer_tokens = 1});
+  // The limit of this process for files stands for the end of the disk.
+  const auto size = static_cast<rlim_t>(fs::file_size(path));
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto signal_before = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit less{.rlim_cur = size + 20, .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &less), 0);
+  log->write({.time = 1, .key = "b", .answer_tokens = 2});
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, signal_before);
+  EXPECT_EQ(log->lost(), 1U);
+  log->write({.time = 1, .key = "c", .answer_tokens = 4});
+  std::string keys;
+  double tokens = 0;
+  EXPECT_TRUE(log->visit_since(0, [&](const std::string& key, double of_line, double) {
+    keys += key;
+    tokens += of_line;
+  }));
+  EXPECT_EQ(keys, "ac");
+  EXPECT_EQ(tokens, 5);
 }
 
 }  // namespace
