@@ -484,6 +484,7 @@ Result<rollout::RunPlan> plan_of(const RunConfig& c, const fs::path& run_dir) {
   // Where the trainer makes the advantages, rewards go to it.
   if (const auto algorithm = algorithm_of(c))
     plan.advantage = trainer::is_of_whole_batch(*algorithm) ? AdvantageKind::kReturns : algorithm->advantage;
+  plan.all_groups = !c.algorithm.teacher.path.empty();
   if (c.tasks.path.empty()) return plan;
   plan.counts = TRY(recorded_counts(run_dir));
   plan.kinds.clear();
@@ -524,6 +525,7 @@ Result<size_t> kept_checkpoints(const RunConfig& c) {
 std::vector<std::string> alarms_off_of(const RunConfig& c) {
   std::vector<std::string> off = c.run.alarms_off;
   if (c.rollout.on_new_version == "keep") off.emplace_back("mismatch");
+  if (!c.algorithm.teacher.path.empty()) off.emplace_back("no_signal");
   return off;
 }
 
@@ -532,6 +534,10 @@ Result<trainer::Algorithm> algorithm_of(const RunConfig& c) {
   if (trainer::is_against_sampler(algorithm) && algorithm.correction.kind != trainer::Correction::Kind::kNone) {
     return fail(Status::invalid(
         "algorithm.correction.kind: the ratio of dppo is taken against the sampler already; leave it at none"));
+  }
+  if (algorithm.advantage == AdvantageKind::kDistill && algorithm.teacher.path.empty()) {
+    return fail(Status::invalid("algorithm.advantage: distill needs a model that teaches")
+                    .hint("algorithm.teacher.path names a directory, or a step of a run: RUN@last"));
   }
   return algorithm;
 }
