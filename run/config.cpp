@@ -117,7 +117,8 @@ Schema schema_of(RunConfig& c) {
         "A control: rewards are permuted within a batch and nothing can be learned");
   add_reward_fields(s, c);
   s.add("trainer.groups_per_step", c.trainer.groups_per_step, "Groups (tasks) of a batch", 1, 1e5);
-  s.add("trainer.group_size", c.trainer.group_size, "Episodes of a group", 2, 4096);
+  s.add("trainer.group_size", c.trainer.group_size,
+        "Episodes of a group; 1 with a teacher alone (algorithm.advantage: distill)", 1, 4096);
   s.add(
       "trainer.epochs", c.trainer.epochs,
       "Passes over a batch, each in an order of its own; with more than one update ratios are taken against the policy "
@@ -426,6 +427,11 @@ Status check(const RunConfig& c) {
         "algorithm.pass_at_k.k is {}, and a group has trainer.group_size = {} episodes: it must be smaller, or all "
         "subsets are the same",
         c.algorithm.pass_k, c.trainer.group_size);
+  });
+  refuse(c.trainer.group_size == 1 && algorithm && algorithm->advantage != AdvantageKind::kDistill, [] {
+    return std::string(
+        "trainer.group_size is 1, and an episode is compared with others of its group: make it 2 or more, or let a "
+        "teacher say what is better (algorithm.advantage: distill)");
   });
   if (const auto optimizer = optimizer_of(c); !optimizer) must(optimizer.error());
   refuse(c.trainer.minibatches > c.trainer.groups_per_step, [&] {

@@ -74,6 +74,16 @@ TEST_F(TeacherRun, trains_every_group_and_has_the_same_bits_with_ranks_after_an_
   expect_nothing_left(cut);
 }
 
+TEST_F(TeacherRun, alone_needs_no_second_episode_of_a_task) {
+  const fs::path run_dir = root() / "taught-singles";
+  const Arguments singles = {"algorithm.advantage=distill", "trainer.group_size=1", "trainer.groups_per_step=8"};
+  ASSERT_EQ(run(taught(2, singles), run_dir), 0) << text(output());
+  expect_taught(run_dir, 2);
+  EXPECT_EQ(json(run_dir / "summary.json")["episodes"]["trained"], 16);
+  EXPECT_EQ(run(taught(2, {"trainer.group_size=1"}), root() / "refused-singles"), 2);
+  EXPECT_NE(text(output()).find("trainer.group_size is 1"), std::string::npos) << text(output());
+}
+
 TEST_F(TeacherRun, adds_to_the_advantages_of_an_algorithm_of_several_updates) {
   const Arguments more = {"algorithm.name=grpo", "algorithm.teacher.weight=0.1", "trainer.epochs=2"};
   const fs::path taught_dir = root() / "taught-grpo";

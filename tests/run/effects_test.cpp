@@ -54,6 +54,10 @@ TEST(RunConfigCheck, distillation_needs_a_teacher_which_keeps_groups_of_equal_re
   EXPECT_TRUE(check(config)) << check(config).message();
   EXPECT_TRUE(plan_of(config, "")->all_groups);
   EXPECT_THAT(alarms_off_of(config), ElementsAre("no_signal"));
+  config.trainer.group_size = 1;
+  EXPECT_TRUE(check(config)) << check(config).message();
+  config.algorithm.advantage = "grpo";
+  EXPECT_THAT(check(config).message(), HasSubstr("trainer.group_size is 1"));
   EXPECT_FALSE(plan_of(RunConfig{}, "")->all_groups);
 }
 
