@@ -123,10 +123,12 @@ Status add_drop(PruneRule& rule, std::string_view text) {
 std::set<fs::path> models_of(const std::vector<fs::path>& runs) {
   std::set<fs::path> models;
   for (const auto& run : runs) {
-    std::error_code error;
-    if (!fs::is_symlink(run / "model", error)) continue;
-    const fs::path target = fs::canonical(run / "model", error);
-    if (!error) models.insert(target);
+    for (const char* name : {"model", "teacher"}) {
+      std::error_code error;
+      if (!fs::is_symlink(run / name, error)) continue;
+      const fs::path target = fs::canonical(run / name, error);
+      if (!error) models.insert(target);
+    }
   }
   return models;
 }

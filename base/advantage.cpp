@@ -13,8 +13,8 @@
 namespace tandem {
 
 namespace {
-constexpr std::array<std::string_view, 9> kNames = {"grpo", "dr_grpo", "rloo",      "reinforce++", "gae",
-                                                    "opo",  "maxrl",   "pass_at_k", "gigpo"};
+constexpr std::array<std::string_view, 10> kNames = {"grpo", "dr_grpo", "rloo",      "reinforce++", "gae",
+                                                     "opo",  "maxrl",   "pass_at_k", "gigpo",       "distill"};
 
 // Subsets are counted and not drawn: of rewards in ascending order the one at `place` (from 1) is the largest of
 // C(place - 1, k - 1) of the C(n, k) subsets. Shares of them follow from each other, so that nothing overflows.
@@ -65,6 +65,7 @@ Result<AdvantageKind> advantage_kind(std::string_view name) {
 std::string_view to_string(AdvantageKind kind) { return kNames[static_cast<size_t>(kind)]; }
 
 std::vector<double> group_advantages(std::span<const double> rewards, AdvantageKind kind, double std_epsilon, int k) {
+  if (kind == AdvantageKind::kDistill) return std::vector<double>(rewards.size(), 0.0);
   std::vector<double> advantages(rewards.begin(), rewards.end());
   if (rewards.size() < 2 || is_of_tokens(kind)) return advantages;
   const auto n = static_cast<double>(rewards.size());

@@ -14,7 +14,7 @@
 namespace tandem {
 
 // Those that is_of_tokens() names need more than the rewards of a group: trainer/learn/batch_advantages.h.
-enum class AdvantageKind : uint8_t { kGrpo, kDrGrpo, kRloo, kReturns, kGae, kOpo, kMaxRl, kPassAtK, kGigpo };
+enum class AdvantageKind : uint8_t { kGrpo, kDrGrpo, kRloo, kReturns, kGae, kOpo, kMaxRl, kPassAtK, kGigpo, kDistill };
 Result<AdvantageKind> advantage_kind(std::string_view name);
 std::string_view to_string(AdvantageKind kind);
 constexpr bool is_of_tokens(AdvantageKind kind) {
@@ -29,6 +29,8 @@ constexpr bool is_of_tokens(AdvantageKind kind) {
 // pass_at_k: a subset of `k` samples has the largest of their rewards; of all subsets mean and std are taken, and a
 // sample has (mean of the subsets with it - mean) / (std + epsilon). `k` is 1 at least, and held below the group's
 // size.
+//
+// distill: 0, for rewards are no part of it.
 std::vector<double> group_advantages(std::span<const double> rewards, AdvantageKind kind, double std_epsilon, int k);
 
 // Permutes all rewards of a batch among its episodes: a control that must learn nothing.

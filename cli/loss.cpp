@@ -14,9 +14,9 @@
 namespace tandem::cli {
 namespace {
 
-constexpr std::array<std::string_view, 12> kKeys = {"algorithm",    "logprobs", "old_logprobs", "rollout_logprobs",
-                                                    "ref_logprobs", "values",   "mask",         "advantages",
-                                                    "rewards",      "groups",   "anchors",      "step"};
+constexpr std::array<std::string_view, 13> kKeys = {
+    "algorithm",  "logprobs", "old_logprobs", "rollout_logprobs", "ref_logprobs", "values",          "mask",
+    "advantages", "rewards",  "groups",       "anchors",          "step",         "teacher_logprobs"};
 constexpr size_t kMaxTokens = size_t{1} << 26;
 
 // The lists of one line, read against the shape that `logprobs` has.
@@ -30,6 +30,7 @@ class BatchReader {
     batch_.old_logprobs = TRY(matrix("old_logprobs"));
     batch_.rollout_logprobs = TRY(matrix("rollout_logprobs"));
     batch_.ref_logprobs = TRY(matrix("ref_logprobs"));
+    batch_.teacher_logprobs = TRY(matrix("teacher_logprobs"));
     batch_.values = TRY(matrix("values"));
     batch_.advantages = TRY(matrix("advantages"));
     TRY(read_mask());
@@ -226,6 +227,9 @@ Action add_loss(CLI::App& command) {
       "  echo '{\"algorithm\": {\"name\": \"torch\", \"script\": \"examples/losses/grpo.py\", \"options\": "
       "[\"clip=0.1\"]}, \"logprobs\": [[-0.5, -1], [-2, -0.1]], \"rewards\": [1, 0], \"groups\": [0, 0]}' | tandem "
       "loss\n"
+      "  echo '{\"algorithm\": {\"advantage\": \"distill\"}, \"logprobs\": [[-0.5, -1]], \"teacher_logprobs\": [[-0.1, "
+      "-3]]}' "
+      "| tandem loss\n"
       "docs/algorithms.md has all keys, docs/custom-loss.md those of a loss of your own.");
   return [options]() -> Result<int> {
     LossFunctions functions;

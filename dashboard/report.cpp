@@ -250,6 +250,13 @@ std::string curves(const RunFiles& run, const Json& summary) {
       std::any_of(distance.begin(), distance.end(), [](const auto& point) { return point.second != 0; })) {
     out += line_chart({.title = "Distance from the reference model, KL", .series = {{"KL", distance, 4, false}}});
   }
+  std::vector<std::pair<double, double>> taught;
+  for (const Json& line : run.steps) {
+    if (const Json& value = at(at(line, "loss_metrics"), "teacher_kl"); value.is_number())
+      taught.emplace_back(number_at(line, "step"), value.get<double>());
+  }
+  if (!taught.empty())
+    out += line_chart({.title = "Distance from the teacher, KL", .series = {{"KL", taught, 4, false}}});
   out += updates_chart(run);
   out += line_chart({.title = "Largest logprob difference on tokens of the same version (0: the same bits)",
                      .series = {{"difference", points_of(run.steps, "max_abs_logprob_diff"), 1, false}}});

@@ -15,6 +15,7 @@ struct Signals {
 };
 Signals signals_of(const RunFiles& run) {
   Signals signals;
+  if (run.ledger.plan().all_groups) return signals;  // a teacher gives it
   for (const Json& line : run.steps) {
     signals.groups += static_cast<uint64_t>(number_at(line, "groups"));
     signals.with_signal += static_cast<uint64_t>(number_at(line, "groups_with_signal"));

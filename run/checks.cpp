@@ -19,6 +19,7 @@
 #include "run/rewards.h"
 #include "run/run_step.h"
 #include "trainer/learn/low_rank.h"
+#include "trainer/learn/teacher.h"
 
 namespace tandem::run {
 
@@ -55,6 +56,16 @@ Status check_weights(const fs::path& folder, const model::ParameterLayout& layou
   return {};
 }
 
+Status check_teacher_of(const RunConfig& config) {
+  const std::string& path = config.algorithm.teacher.path;
+  if (path.empty()) return {};
+  const fs::path directory = TRY(model_to_check(path));
+  TRY(check_weights(directory, TRY(model::parameter_layout(TRY(model::read_config(directory))))));
+  // The tiny model is compared with it once it is made.
+  if (is_tiny(config.model.path)) return {};
+  return trainer::check_teacher(directory, TRY(model_to_check(config.model.path)), config.rollout.max_tokens);
+}
+
 }  // namespace
 
 rollout::ConversationSettings conversation_settings(const RunConfig& config) {
@@ -78,6 +89,7 @@ Status check_inputs(const RunConfig& config) {
                                          config.rollout.max_tokens, model.max_positions));
     }
   }
+  if (Status taught = check_teacher_of(config); !taught) return std::move(taught).at("algorithm.teacher.path");
   if (!has_local_env(config)) return {};
   if (const auto foreign = TRY(foreign_environments_of(config))) {
     if (const Status status = foreign->probe(); !status)

@@ -15,8 +15,8 @@ inline bool is_tiny(std::string_view path) { return path == kTinyModel || path.s
 // How the run speaks with its model.
 rollout::ConversationSettings conversation_settings(const RunConfig& config);
 
-// Config, model folder (its tokenizer and template, every tensor's place, type and size), and whether a sandbox can be
-// made here.
+// Config, model folder (its tokenizer and template, every tensor's place, type and size), a teacher's, and whether a
+// sandbox can be made here.
 Status check_inputs(const RunConfig& config);
 
 // Held by the one `tandem run` that may write to a run directory, until it ends in whatever way; made where it is

@@ -117,7 +117,8 @@ Schema schema_of(RunConfig& c) {
         "A control: rewards are permuted within a batch and nothing can be learned");
   add_reward_fields(s, c);
   s.add("trainer.groups_per_step", c.trainer.groups_per_step, "Groups (tasks) of a batch", 1, 1e5);
-  s.add("trainer.group_size", c.trainer.group_size, "Episodes of a group", 2, 4096);
+  s.add("trainer.group_size", c.trainer.group_size,
+        "Episodes of a group; 1 with a teacher alone (algorithm.advantage: distill)", 1, 4096);
   s.add(
       "trainer.epochs", c.trainer.epochs,
       "Passes over a batch, each in an order of its own; with more than one update ratios are taken against the policy "
@@ -432,6 +433,11 @@ Status check(const RunConfig& c) {
         "subsets are the same",
         c.algorithm.pass_k, c.trainer.group_size);
   });
+  refuse(c.trainer.group_size == 1 && algorithm && algorithm->advantage != AdvantageKind::kDistill, [] {
+    return std::string(
+        "trainer.group_size is 1, and an episode is compared with others of its group: make it 2 or more, or let a "
+        "teacher say what is better (algorithm.advantage: distill)");
+  });
   if (const auto optimizer = optimizer_of(c); !optimizer) must(optimizer.error());
   refuse(c.trainer.minibatches > c.trainer.groups_per_step, [&] {
     return fmt::format("trainer.minibatches is {}, and a batch has trainer.groups_per_step = {}: groups stay whole",
@@ -489,6 +495,7 @@ Result<rollout::RunPlan> plan_of(const RunConfig& c, const fs::path& run_dir) {
   // Where the trainer makes the advantages, rewards go to it.
   if (const auto algorithm = algorithm_of(c))
     plan.advantage = trainer::is_of_whole_batch(*algorithm) ? AdvantageKind::kReturns : algorithm->advantage;
+  plan.all_groups = !c.algorithm.teacher.path.empty();
   if (c.tasks.path.empty()) return plan;
   plan.counts = TRY(recorded_counts(run_dir));
   plan.kinds.clear();
@@ -529,6 +536,7 @@ Result<size_t> kept_checkpoints(const RunConfig& c) {
 std::vector<std::string> alarms_off_of(const RunConfig& c) {
   std::vector<std::string> off = c.run.alarms_off;
   if (c.rollout.on_new_version == "keep") off.emplace_back("mismatch");
+  if (!c.algorithm.teacher.path.empty()) off.emplace_back("no_signal");
   return off;
 }
 
@@ -537,6 +545,10 @@ Result<trainer::Algorithm> algorithm_of(const RunConfig& c) {
   if (trainer::is_against_sampler(algorithm) && algorithm.correction.kind != trainer::Correction::Kind::kNone) {
     return fail(Status::invalid(
         "algorithm.correction.kind: the ratio of dppo is taken against the sampler already; leave it at none"));
+  }
+  if (algorithm.advantage == AdvantageKind::kDistill && algorithm.teacher.path.empty()) {
+    return fail(Status::invalid("algorithm.advantage: distill needs a model that teaches")
+                    .hint("algorithm.teacher.path names a directory, or a step of a run: RUN@last"));
   }
   return algorithm;
 }

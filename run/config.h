@@ -124,7 +124,8 @@ Status check(const RunConfig& config);
 Result<rollout::RunPlan> plan_of(const RunConfig& config, const fs::path& run_dir);
 // trainer.keep_checkpoints: how many of the newest; SIZE_MAX for all, 1 for best. The best one is kept beside them.
 Result<size_t> kept_checkpoints(const RunConfig& config);
-// run.alarms_off, and what this config itself brings about: keys and values of older weights give other logprobs.
+// run.alarms_off, and what this config itself brings about: keys and values of older weights give other logprobs, and
+// with a teacher groups of equal rewards teach.
 std::vector<std::string> alarms_off_of(const RunConfig& config);
 Result<trainer::Algorithm> algorithm_of(const RunConfig& config);
 Result<trainer::OptimizerSettings> optimizer_of(const RunConfig& config);

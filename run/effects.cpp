@@ -18,6 +18,8 @@ std::map<std::string, std::string> reasons_of(const RunConfig& c) {
   const bool masked = a.name == "dppo";
   unless(a.kl.estimator != "none", {"algorithm.kl.coefficient", "algorithm.kl.clamp"},
          "algorithm.kl.estimator is none");
+  unless(!a.teacher.path.empty(), {"algorithm.teacher.weight", "algorithm.teacher.clamp"},
+         "algorithm.teacher.path names no teacher");
   unless(a.correction.kind != "none",
          {"algorithm.correction.level", "algorithm.correction.low", "algorithm.correction.high"},
          "algorithm.correction.kind is none");

@@ -30,6 +30,8 @@ class RunLayout {
   // The same for every process of the run.
   uint64_t run_id() const { return run_id_; }
   fs::path model() const { return run_dir_ / "model"; }
+  // Of algorithm.teacher.path.
+  fs::path teacher() const { return run_dir_ / "teacher"; }
   // Outside the run directory, whose path may be longer than a socket's may be.
   fs::path socket_folder() const { return socket_folder_; }
   wire::Address address(const wire::Peer& peer) const {

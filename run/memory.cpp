@@ -1,10 +1,12 @@
 #include "run/memory.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "model/forward.h"
 #include "model/weights.h"
 #include "rollout/engine/engine.h"
+#include "run/run_step.h"
 #include "trainer/learn/learner.h"
 #include "trainer/learn/tape.h"
 
@@ -13,11 +15,17 @@ namespace tandem::run {
 Result<Json> memory_of(const RunConfig& config, const model::ModelConfig& model) {
   const auto format = TRY(model::weight_format_named(config.model.weights));
   const auto optimizer = TRY(optimizer_of(config));
-  const bool with_reference = trainer::needs_reference(TRY(algorithm_of(config)));
-  const auto learner = TRY(trainer::Learner::memory_of(model, format, optimizer, with_reference, config.trainer.ranks));
+  const auto algorithm = TRY(algorithm_of(config));
+  std::optional<model::ModelConfig> teacher;
+  if (!algorithm.teacher.path.empty()) teacher = TRY(model::read_config(TRY(model_to_check(algorithm.teacher.path))));
+  const auto learner = TRY(trainer::Learner::memory_of(model, format, optimizer, trainer::needs_reference(algorithm),
+                                                       config.trainer.ranks, teacher ? &*teacher : nullptr));
   const auto rollout = TRY(model::Weights::memory_of(model, false, format));
   const rollout::EngineSettings engine{.slots = config.rollout.slots, .max_tokens = config.rollout.max_tokens};
-  const size_t pass = TRY(trainer::Tape::row_bytes_of(model)) * static_cast<size_t>(optimizer.max_pass_tokens);
+  const auto pass_of = [&](const model::ModelConfig& passed) -> Result<size_t> {
+    return TRY(trainer::Tape::row_bytes_of(passed)) * static_cast<size_t>(optimizer.max_pass_tokens);
+  };
+  const size_t pass = TRY(pass_of(model)), teacher_pass = teacher ? TRY(pass_of(*teacher)) : 0;
   const auto& weights = learner.weights;
   return Json{{config.trainer.ranks > 1 ? "trainer (each rank)" : "trainer",
                {{"masters and gradients", learner.masters_and_gradients},
@@ -26,6 +34,7 @@ Result<Json> memory_of(const RunConfig& config, const model::ModelConfig& model)
                 {"weights and panels", weights.all()},
                 {"weights of the step before", learner.previous},
                 {"reference model", learner.reference},
+                {"teacher", learner.teacher + teacher_pass},
                 {"published version", weights.wire > 0 ? weights.wire : weights.flat},
                 {"activations of one pass", pass}}},
               {"rollout (each)",

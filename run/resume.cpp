@@ -13,7 +13,8 @@ namespace {
 constexpr int kConfigFormat = 2;
 
 // What a run is beside its plan. An entry that ends in a dot stands for all keys below it.
-constexpr std::array<std::string_view, 17> kFixed = {"model.",
+constexpr std::array<std::string_view, 18> kFixed = {"model.",
+                                                     "algorithm.teacher.path",
                                                      "reward.command",
                                                      "reward.place",
                                                      "reward.files",

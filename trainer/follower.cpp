@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "trainer/learn/checkpoints.h"
+#include "trainer/learn/teacher.h"
 #include "trainer/team.h"
 #include "trainer/torch/loss_loader.h"
 #include "wire/coordinator_link.h"
@@ -67,6 +68,8 @@ class Share {
     auto learner = TRY(Learner::create(TRY(model::load_weights(settings_.model, true, settings_.format)),
                                        settings_.place, settings_.optimizer, ranks));
     TRY(learner.prepare(settings_.algorithm));
+    if (!settings_.teacher.empty())
+      TRY(learner.keep_teacher(TRY(load_teacher(settings_.teacher, settings_.model, settings_.format))));
     learner.use(TRY(loss_of_run(settings_.algorithm, settings_.run_dir)));
     while (!leaving_) {
       set_doing("waiting for a batch", static_cast<uint64_t>(learner.steps()));

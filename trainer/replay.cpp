@@ -7,6 +7,7 @@
 
 #include "trainer/learn/checkpoints.h"
 #include "trainer/learn/tape.h"
+#include "trainer/learn/teacher.h"
 #include "trainer/torch/loss_loader.h"
 #include "weights_sync/version.h"
 
@@ -22,6 +23,8 @@ Result<Replay> Replay::open(const ReplaySettings& settings, uint64_t version) {
   auto learner = TRY(Learner::create(TRY(model::load_weights(settings.model, true, settings.format)), settings.place,
                                      settings.optimizer));
   TRY(learner.prepare(settings.algorithm));
+  if (!settings.teacher.empty())
+    TRY(learner.keep_teacher(TRY(load_teacher(settings.teacher, settings.model, settings.format))));
   learner.use(TRY(recorded_loss(settings.algorithm, settings.run_dir)));
   auto all = checkpoints_of(settings.run_dir);
   while (!all.empty() && all.back().first > version) all.pop_back();

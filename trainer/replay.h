@@ -22,7 +22,8 @@ struct ReplaySettings {
   model::WeightFormat format = model::WeightFormat::kBf16;
   OptimizerSettings optimizer;
   Algorithm algorithm;
-  model::Place place;  // where it computes
+  fs::path teacher = {};  // of algorithm.teacher; empty: none
+  model::Place place;     // where it computes
 };
 
 // Of a version's weights as it is sent to rollouts; `weights_digest` of a step in metrics.jsonl.

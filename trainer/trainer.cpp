@@ -8,6 +8,7 @@
 #include "base/work_queue.h"
 #include "rollout/books/trajectory.h"
 #include "trainer/learn/checkpoints.h"
+#include "trainer/learn/teacher.h"
 #include "trainer/step_json.h"
 #include "trainer/stored_batches.h"
 #include "trainer/torch/loss_loader.h"
@@ -391,6 +392,8 @@ Status run_trainer(const TrainerSettings& settings, const Clock& clock, const st
   auto learner = TRY(Learner::create(TRY(model::load_weights(settings.model, true, settings.format)), settings.place,
                                      settings.optimizer, ranks));
   TRY(learner.prepare(settings.algorithm));
+  if (!settings.teacher.empty())
+    TRY(learner.keep_teacher(TRY(load_teacher(settings.teacher, settings.model, settings.format))));
   learner.use(TRY(loss_of_run(settings.algorithm, settings.run_dir)));
   for (const char* folder : {"checkpoints", "export"}) sweep_unfinished(settings.run_dir / folder);
   TRY(go_on_from_checkpoint(settings.run_dir, ranks, learner));

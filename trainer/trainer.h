@@ -36,8 +36,9 @@ struct TrainerSettings {
   TeamSettings team;
   OptimizerSettings optimizer;
   Algorithm algorithm;
-  model::Place place;  // where it computes
-  int steps = 0;       // of the run: after the last one the model is exported
+  fs::path teacher = {};  // of algorithm.teacher; empty: none
+  model::Place place;     // where it computes
+  int steps = 0;          // of the run: after the last one the model is exported
   int checkpoint_every = 25;
   int measured_every = 0;       // as tasks.heldout_every: after these steps there is a checkpoint, too
   size_t kept_checkpoints = 2;  // the newest

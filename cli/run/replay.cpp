@@ -50,14 +50,17 @@ Result<Recorded> read_recorded_run(const fs::path& run_dir) {
 }
 
 Result<trainer::ReplaySettings> settings_of(const ReplayOptions& options, const Recorded& recorded) {
+  const auto algorithm = TRY(run::algorithm_of(recorded.config));
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  return trainer::ReplaySettings{.run_dir = options.run,
-                                 .model = fs::path(options.run) / "model",
-                                 .format = TRY(model::weight_format_named(recorded.config.model.weights)),
-                                 .optimizer = TRY(run::optimizer_of(recorded.config)),
-                                 .algorithm = TRY(run::algorithm_of(recorded.config)),
-                                 .place = {.device = TRY(run::devices_of(recorded.config)).trainer,
-                                           .threads = options.threads > 0 ? options.threads : cores}};
+  return trainer::ReplaySettings{
+      .run_dir = options.run,
+      .model = fs::path(options.run) / "model",
+      .format = TRY(model::weight_format_named(recorded.config.model.weights)),
+      .optimizer = TRY(run::optimizer_of(recorded.config)),
+      .algorithm = algorithm,
+      .teacher = algorithm.teacher.path.empty() ? fs::path() : fs::path(options.run) / "teacher",
+      .place = {.device = TRY(run::devices_of(recorded.config)).trainer,
+                .threads = options.threads > 0 ? options.threads : cores}};
 }
 
 // Up to `version`, with the steps on the way; `last` gets the last of them.

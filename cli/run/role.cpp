@@ -123,6 +123,7 @@ Result<int> run_role(const RoleOptions& options) {
         .team = {.folder = ranks_folder, .rank = self.rank, .ranks = t.ranks},
         .optimizer = optimizer,
         .algorithm = algorithm,
+        .teacher = algorithm.teacher.path.empty() ? fs::path() : layout.teacher(),
         .place = {.device = TRY(run::devices_of(config)).trainer,
                   .threads = t.threads > 0 ? t.threads : std::max(1, cores() / t.ranks)},
         .steps = config.run.steps,

@@ -44,6 +44,7 @@
 #include "run/search.h"
 #include "run/supervisor.h"
 #include "run/tasks.h"
+#include "trainer/learn/teacher.h"
 #include "trainer/sft/tiny_model.h"
 #include "trainer/torch/loss_loader.h"
 
@@ -107,6 +108,23 @@ Status provide_model(const run::RunConfig& config, const fs::path& run_dir) {
   std::error_code error;
   fs::create_directory_symlink(fs::absolute(config.model.path), model, error);
   return error ? Status::from_errno(model.string(), error.value()) : Status();
+}
+
+// RUN/teacher, in the same way.
+Status provide_teacher(const run::RunConfig& config, const fs::path& run_dir) {
+  const std::string& path = config.algorithm.teacher.path;
+  const fs::path teacher = run_dir / "teacher";
+  std::error_code error;
+  if (path.empty()) return {};
+  if (!fs::exists(teacher)) {
+    if (const auto step = TRY(run::run_step_named(path))) {
+      fmt::print(stderr, "teacher: step {} of {}\n", step->step, step->run.string());
+      TRY(run::write_model(*step, teacher));
+    } else if (fs::create_directory_symlink(fs::absolute(path), teacher, error); error) {
+      return Status::from_errno(teacher.string(), error.value());
+    }
+  }
+  return trainer::check_teacher(teacher, run_dir / "model", config.rollout.max_tokens);
 }
 
 // What is left to people and scripts when a run ends: summary.json, report.html, tb/.
@@ -250,6 +268,8 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
   run::RunConfig checked = config;
   if (exists && fs::exists(run_dir / "model" / "config.json") && !run::is_tiny(config.model.path))
     checked.model.path = (run_dir / "model").string();
+  if (exists && fs::exists(run_dir / "teacher" / "config.json") && !config.algorithm.teacher.path.empty())
+    checked.algorithm.teacher.path = (run_dir / "teacher").string();
   TRY(run::check_inputs(checked));
   TRY(trainer::load_loss(TRY(run::algorithm_of(config))));
   if (!config.run.hosts.empty()) TRY(check_key(config.run.key));
@@ -262,7 +282,7 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
   if (tiny) TRY(tiny_settings(config));
   const Json memory =
       tiny ? Json::object()
-           : TRY(run::memory_of(config, TRY(model::read_config(TRY(run::model_to_check(checked.model.path))))));
+           : TRY(run::memory_of(checked, TRY(model::read_config(TRY(run::model_to_check(checked.model.path))))));
   const run::Topology topology = TRY(run::topology_of(config));
   TRY(run::find_devices(config));
   const auto memory_needed = run::memory_need_here(memory, topology);
@@ -347,6 +367,8 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
   if (tasks) fmt::print(stderr, "{}\n", describe(config, *tasks));
   if (tasks) TRY(prepare_bases(tasks->tasks()));
   TRY(provide_model(config, run_dir));
+  if (const Status taught = provide_teacher(config, run_dir); !taught)
+    return fail(Status(taught).at("algorithm.teacher.path"));
   run::DiskWatch disk(run_dir, TRY(run::disk_limit_of(config)), TRY(growth_of(run_dir / "model")).reserve(), clock);
   TRY(disk.room());
   if (encoder) {

@@ -211,11 +211,13 @@ void Ledger::form_batch(std::span<const uint64_t> chosen) {
   for (size_t g = 0; g < members.size(); ++g) {
     const bool signal = std::any_of(rewards[g].begin(), rewards[g].end(), [&](double r) { return r != rewards[g][0]; });
     summary.with_signal += signal;
-    const auto advantages = group_advantages(rewards[g], plan_.advantage, plan_.std_epsilon, plan_.pass_k);
+    auto advantages = group_advantages(rewards[g], plan_.advantage, plan_.std_epsilon, plan_.pass_k);
+    // Advantages of tokens have other baselines: equal rewards of a group are no lack of a signal.
+    const bool is_silent = !signal && !is_of_tokens(plan_.advantage);
+    if (is_silent) std::ranges::fill(advantages, 0);
     for (size_t i = 0; i < members[g].size(); ++i) {
       EpisodeRecord& episode = *members[g][i];
-      // Advantages of tokens have other baselines: equal rewards of a group are no lack of a signal.
-      if (!signal && !is_of_tokens(plan_.advantage)) {
+      if (is_silent && !plan_.all_groups) {
         drop(episode, "no_signal");
         continue;
       }

@@ -102,6 +102,7 @@ Json to_json(const RunPlan& plan) {
                {"steal_from", plan.steal_from}};
   if (plan.compare) json["compare"] = true;
   if (plan.advantage == AdvantageKind::kPassAtK) json["pass_k"] = plan.pass_k;
+  if (plan.all_groups) json["all_groups"] = true;
   if (plan.heldout_every > 0) json["heldout_every"] = plan.heldout_every;
   return json;
 }
@@ -131,6 +132,7 @@ Result<RunPlan> plan_from_json(const Json& json) {
                  .advantage = advantage,
                  .std_epsilon = json.at("std_epsilon").get<double>(),
                  .pass_k = json.value("pass_k", 4),
+                 .all_groups = json.value("all_groups", false),
                  .steal_from = json.at("steal_from").get<int>()};
     for (const auto& [kind, count] : json.at("counts").items())
       plan.counts[kind] = {.train = count.at("train").get<uint64_t>(), .heldout = count.at("heldout").get<uint64_t>()};

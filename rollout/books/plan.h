@@ -58,8 +58,9 @@ struct RunPlan {
   int max_attempts = 4;
   AdvantageKind advantage = AdvantageKind::kDrGrpo;
   double std_epsilon = 1e-6;
-  int pass_k = 4;      // samples of a subset, of AdvantageKind::kPassAtK
-  int steal_from = 8;  // a dry worker takes from one that holds at least so many more, and two; 0: never
+  int pass_k = 4;           // samples of a subset, of AdvantageKind::kPassAtK
+  bool all_groups = false;  // groups of equal rewards are trained, too: a teacher says what is better
+  int steal_from = 8;       // a dry worker takes from one that holds at least so many more, and two; 0: never
   friend bool operator==(const RunPlan&, const RunPlan&) = default;
 };
 

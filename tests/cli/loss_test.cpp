@@ -63,6 +63,30 @@ TEST_F(Loss, every_algorithm_gives_the_loss_the_gradient_and_the_advantages_of_t
   }
 }
 
+TEST_F(Loss, of_a_teacher_is_that_of_its_float64_form) {
+  std::vector<Json> cases;
+  std::string lines;
+  const std::string golden = text(TANDEM_SOURCE_DIR "/tests/golden/distill.jsonl");
+  for (const auto line : split(trim(golden), '\n')) {
+    cases.push_back(*parse_json(line));
+    lines += cases.back()["batch"].dump() + "\n";
+  }
+  ASSERT_GE(cases.size(), 29u);
+  const auto found = answers(lines, 0);
+  ASSERT_EQ(found.size(), cases.size());
+  for (size_t i = 0; i < cases.size(); ++i) {
+    SCOPED_TRACE("line " + std::to_string(i + 1) + ": " + cases[i]["batch"]["algorithm"].dump());
+    ASSERT_FALSE(found[i].contains("error")) << found[i].dump();
+    const Json& expected = cases[i]["expected"];
+    EXPECT_NEAR(found[i]["loss"].get<double>(), expected["loss"].get<double>(), 1e-10);
+    expect_near(found[i]["grad_logprobs"], expected["grad_logprobs"], "grad_logprobs");
+    expect_near(found[i]["advantages"], expected["advantages"], "advantages");
+  }
+  // By hand: -1 - -0.5 and -0.25 - -2, whose mean is 0.625.
+  EXPECT_DOUBLE_EQ(found[0]["metrics"]["teacher_kl"].get<double>(), 0.625);
+  EXPECT_EQ(found[0]["metrics"]["teacher_unlikely"], 0);
+}
+
 TEST_F(Loss, credit_that_looks_beyond_the_mean_of_a_group_is_that_of_its_float64_form) {
   std::vector<Json> cases;
   std::string lines;

@@ -34,6 +34,8 @@ TEST(Effects, a_value_that_does_nothing_is_named_with_its_reason) {
   EXPECT_THAT(effects_of({"algorithm.advantage=pass_at_k", "algorithm.pass_at_k.k=2", "algorithm.std_epsilon=0.1",
                           "trainer.kl_stop=0.1", "trainer.epochs=2"}),
               IsEmpty());
+  EXPECT_THAT(effects_of({"algorithm.teacher.weight=2"}), ElementsAre(HasSubstr("names no teacher")));
+  EXPECT_THAT(effects_of({"algorithm.teacher.weight=2", "algorithm.teacher.path=x"}), IsEmpty());
   EXPECT_THAT(effects_of({"rollout.workers=1", "rollout.steal_from=3"}),
               ElementsAre(HasSubstr("nobody to steal from")));
 }
@@ -41,6 +43,22 @@ TEST(Effects, a_value_that_does_nothing_is_named_with_its_reason) {
 TEST(Effects, defaults_and_values_that_repeat_them_are_no_news) {
   EXPECT_THAT(effects_of({}), IsEmpty());
   EXPECT_THAT(effects_of({"trainer.momentum=0.95"}), IsEmpty());
+}
+
+TEST(RunConfigCheck, distillation_needs_a_teacher_which_keeps_groups_of_equal_rewards) {
+  RunConfig config;
+  Schema schema = schema_of(config);
+  ASSERT_TRUE(schema.read("", std::vector<std::string>{"algorithm.advantage=distill"}));
+  EXPECT_THAT(check(config).message(), HasSubstr("algorithm.advantage: distill needs a model that teaches"));
+  config.algorithm.teacher.path = "x";
+  EXPECT_TRUE(check(config)) << check(config).message();
+  EXPECT_TRUE(plan_of(config, "")->all_groups);
+  EXPECT_THAT(alarms_off_of(config), ElementsAre("no_signal"));
+  config.trainer.group_size = 1;
+  EXPECT_TRUE(check(config)) << check(config).message();
+  config.algorithm.advantage = "grpo";
+  EXPECT_THAT(check(config).message(), HasSubstr("trainer.group_size is 1"));
+  EXPECT_FALSE(plan_of(RunConfig{}, "")->all_groups);
 }
 
 TEST(RunConfigCheck, mistakes_across_keys_are_told_at_once) {

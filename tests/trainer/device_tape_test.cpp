@@ -51,12 +51,17 @@ struct Learned {
   Digest weights;
 };
 Learned learn_on(const model::Place& place, const model::ModelConfig& config, model::WeightFormat format,
-                 const OptimizerSettings& settings = {}) {
+                 const OptimizerSettings& settings = {}, const model::ModelConfig* teacher = nullptr) {
   auto learner = Learner::create(random_weights(config, format), place, settings);
   EXPECT_TRUE(learner) << learner.error().to_string();
   Algorithm algorithm;
   algorithm.kl = {.estimator = Kl::Estimator::kK3, .coefficient = 0.1};
   EXPECT_TRUE(learner->keep_reference());
+  if (teacher != nullptr) {
+    algorithm.teacher.weight = 0.1;
+    const Status kept = learner->keep_teacher(random_weights(*teacher, format));
+    EXPECT_TRUE(kept) << kept.to_string();
+  }
   Learned learned;
   for (uint64_t step = 0; step < 2; ++step) {
     auto metrics = learner->reinforce(sampled(config.vocabulary), algorithm, step);
@@ -74,6 +79,7 @@ void expect_same(const Learned& got, const Learned& expected) {
     EXPECT_EQ(got.metrics[i].grad_norm, expected.metrics[i].grad_norm);
     EXPECT_EQ(got.metrics[i].entropy, expected.metrics[i].entropy);
     EXPECT_EQ(got.metrics[i].kl, expected.metrics[i].kl);
+    EXPECT_EQ(got.metrics[i].of_loss, expected.metrics[i].of_loss);
     EXPECT_GT(got.metrics[i].grad_norm, 0);
   }
   EXPECT_EQ(got.weights, expected.weights);
@@ -113,6 +119,18 @@ TEST(DeviceTape, factors_of_an_adapter_learn_with_the_bits_of_avx2) {
   const auto config = model::small_model("llama");
   expect_same(learn_on(emulated(0), config, model::WeightFormat::kBf16, settings),
               learn_on(kAvx2, config, model::WeightFormat::kBf16, settings));
+}
+
+TEST(DeviceTape, a_teacher_of_another_shape_says_the_same_there) {
+  const auto config = model::small_model("llama");
+  auto teacher = config;
+  teacher.layers += 1;
+  for (const auto format : kFormats) {
+    const Learned got = learn_on(emulated(0), config, format, {}, &teacher);
+    expect_same(got, learn_on(kAvx2, config, format, {}, &teacher));
+    ASSERT_FALSE(got.metrics.empty());
+    EXPECT_NE(got.metrics[0].of_loss.at("teacher_kl"), 0);
+  }
 }
 
 TEST(DeviceTape, what_a_device_does_not_train_is_refused_by_name) {

@@ -137,6 +137,33 @@ TEST(LearnerRanks, a_reference_model_changes_nothing_of_that) {
   EXPECT_EQ(on_ranks(4, settings_for_ranks(), all)[0], on_ranks(1, settings_for_ranks(), all)[0]);
 }
 
+// Of one update, of the whole batch, and of several.
+TEST(LearnerRanks, what_a_teacher_says_is_what_it_says_to_one_rank) {
+  auto several = settings_for_ranks();
+  several.updates = {.epochs = 2, .minibatches = 3, .seed = 9};
+  for (const auto& settings : {settings_for_ranks(), several}) {
+    for (const char* text : {R"({"advantage": "distill"})", R"({"name": "reinforce++", "teacher": {"weight": 0.5}})"}) {
+      const auto algorithm = *algorithm_from_json(Json::parse(text));
+      const auto all = [&](Learner& learner) -> std::string {
+        auto config = config_for_ranks();
+        config.layers = 2;
+        auto teacher = model::Weights::create(config, false);
+        model::randomise(*teacher, 3);
+        if (const Status kept = learner.keep_teacher(std::move(*teacher)); !kept) return kept.to_string();
+        std::string numbers;
+        for (uint64_t version = 0; version < 2; ++version) {
+          const auto step = learner.reinforce(groups_for_ranks(version == 1 ? 2 : 13), algorithm, version);
+          numbers += numbers_of(step);
+          if (step) numbers += fmt::format("{} ", step->of_loss.at("teacher_kl"));
+        }
+        return numbers + digest_of_weights(learner);
+      };
+      const std::string expected = on_ranks(1, settings, all)[0];
+      for (const int count : {2, 8}) EXPECT_EQ(on_ranks(count, settings, all)[0], expected) << text;
+    }
+  }
+}
+
 TEST(LearnerRanks, losses_of_the_whole_batch_are_those_of_one_rank) {
   for (const char* text :
        {R"({"name": "reinforce++"})", R"({"name": "ppo"})", R"({"name": "opo"})", R"({"name": "gigpo", "gamma": 0.95})",

@@ -42,11 +42,19 @@ TEST_P(MemoryOfFamily, a_pass_keeps_of_each_row_what_is_said_beforehand) {
 }
 
 // A learner that has taken a step in which every slot had a part.
-void expect_what_was_said(model::WeightFormat format, const OptimizerSettings& settings, bool with_reference) {
+void expect_what_was_said(model::WeightFormat format, const OptimizerSettings& settings, bool with_reference,
+                          const char* teacher = nullptr) {
   auto learner = *Learner::create(std::move(*model::load_weights(model::golden_model("qwen3"), true, format)),
                                   std::move(*kernels::Stream::cpu(2)), settings);
   if (with_reference) {
     ASSERT_TRUE(learner.keep_reference());
+  }
+  std::optional<model::ModelConfig> taught_by;
+  if (teacher != nullptr) {
+    auto weights = std::move(*model::load_weights(model::golden_model(teacher), false, format));
+    taught_by = weights.config();
+    const Status kept = learner.keep_teacher(std::move(weights));
+    ASSERT_TRUE(kept) << kept.to_string();
   }
   std::vector<Sample> samples;
   for (int i = 0; i < settings.slots; ++i) {
@@ -55,8 +63,11 @@ void expect_what_was_said(model::WeightFormat format, const OptimizerSettings& s
     sample.versions.assign(4, 0);
     samples.push_back(std::move(sample));
   }
-  ASSERT_TRUE(learner.reinforce(samples, Algorithm{}, 0));
-  const auto said = *Learner::memory_of(learner.weights().config(), format, settings, with_reference);
+  Algorithm algorithm;
+  algorithm.teacher.weight = 0.01;  // so that no advantage changes its sign, and a clip takes no gradient
+  ASSERT_TRUE(learner.reinforce(samples, algorithm, 0));
+  const auto said = *Learner::memory_of(learner.weights().config(), format, settings, with_reference, 1,
+                                        taught_by ? &*taught_by : nullptr);
   const auto taken = learner.memory();
   EXPECT_EQ(said.masters_and_gradients, taken.masters_and_gradients);
   EXPECT_EQ(said.optimizer, taken.optimizer);
@@ -64,6 +75,8 @@ void expect_what_was_said(model::WeightFormat format, const OptimizerSettings& s
   EXPECT_EQ(said.weights, taken.weights);
   EXPECT_EQ(said.previous, taken.previous);
   EXPECT_EQ(said.reference, taken.reference);
+  EXPECT_EQ(said.teacher, taken.teacher);
+  EXPECT_EQ(said.teacher > 0, teacher != nullptr);
   EXPECT_EQ(said, taken);
 }
 
@@ -72,6 +85,8 @@ TEST(MemoryOfLearner, is_what_is_said_beforehand) {
   expect_what_was_said(model::WeightFormat::kFp8, {.moments = Moments::kBf16, .slots = 4}, false);
   expect_what_was_said(model::WeightFormat::kMxfp8, {.kind = OptimizerKind::kMuon, .slots = 2}, false);
   expect_what_was_said(model::WeightFormat::kBf16, {.low_rank = {.rank = 2}}, true);
+  expect_what_was_said(model::WeightFormat::kBf16, {}, false, "qwen3-moe");
+  expect_what_was_said(model::WeightFormat::kFp8, {.slots = 2}, true, "qwen3");
 }
 
 }  // namespace

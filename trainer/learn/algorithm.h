@@ -65,6 +65,15 @@ struct Gigpo {
   friend bool operator==(const Gigpo&, const Gigpo&) = default;
 };
 
+// A second model that says of every sampled token how likely it is; the advantage of the token gets
+// -weight (logprob of the sampler - logprob of the teacher), after all that is made of rewards.
+struct Teacher {
+  std::string path;  // a model directory, or a step of a run; empty: none
+  double weight = 1;
+  double clamp = 0;  // of that difference, nats, both sides; 0: off
+  friend bool operator==(const Teacher&, const Teacher&) = default;
+};
+
 struct Algorithm {
   std::string name = "dr_grpo";
   const PolicyLoss* policy = &kClipLoss;
@@ -72,6 +81,7 @@ struct Algorithm {
   double std_epsilon = 1e-6;
   int pass_k = 4;  // samples of a subset, of pass_at_k
   Gigpo gigpo;
+  Teacher teacher;
   double gamma = 1, lambda = 1;  // of reinforce++, gae and gigpo; lambda of gae alone
   bool whiten_advantages = false;
   double clip_low = 0.2, clip_high = 0.2;  // distances of the ratio from 1

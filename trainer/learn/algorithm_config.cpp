@@ -31,7 +31,7 @@ void add_fields(Schema& s, AlgorithmConfig& c, Keys keys) {
   s.add("algorithm.advantage", c.advantage, "How rewards become advantages; empty: the algorithm's own",
         every ? std::vector<std::string>{}
               : std::vector<std::string>{"", "grpo", "dr_grpo", "rloo", "opo", "maxrl", "pass_at_k", "gigpo",
-                                         "reinforce++", "gae"});
+                                         "reinforce++", "gae", "distill"});
   s.add("algorithm.clip_low", c.clip_low, "Distance of the ratio below 1; -1: the algorithm's own", 0, up_to(1), kOwn);
   s.add("algorithm.clip_high", c.clip_high, "Distance of the ratio above 1; -1: the algorithm's own", 0, up_to(100),
         kOwn);
@@ -48,6 +48,13 @@ void add_fields(Schema& s, AlgorithmConfig& c, Keys keys) {
         "Of a turn's advantage among turns that began in the same state, beside that of the episode (gigpo)", 0,
         up_to(1e6));
   s.add("algorithm.gigpo.std", c.gigpo.scaled, "Whether both advantages of gigpo are divided by the deviation");
+  s.add(
+      "algorithm.teacher.path", c.teacher.path,
+      "Model that every sampled token is compared with: a directory, or a step of a run (RUN@12, RUN@last, RUN@best). "
+      "It has the vocabulary of the model. Costs a forward pass and its memory; empty: none");
+  s.add("algorithm.teacher.weight", c.teacher.weight,
+        "Times teacher's - sampler's logprob of a token, added to its advantage", 0, up_to(1e6));
+  s.add("algorithm.teacher.clamp", c.teacher.clamp, "Holds that difference of a token, nats; 0: off", 0, up_to(1e6));
   s.add("algorithm.whiten_advantages", c.whiten_advantages,
         "Advantages of the batch get mean 0 and deviation 1; null: the algorithm's own");
   s.add("algorithm.aggregation", c.aggregation, "How token losses become one; empty: the algorithm's own",
@@ -172,6 +179,7 @@ Result<Algorithm> algorithm_of(const AlgorithmConfig& c) {
   a.std_epsilon = c.std_epsilon;
   a.pass_k = c.pass_k;
   a.gigpo = c.gigpo;
+  a.teacher = c.teacher;
   a.gamma = c.gamma;
   a.lambda = c.lambda;
   a.whiten_advantages = c.whiten_advantages.value_or(a.whiten_advantages);
@@ -232,6 +240,7 @@ Json to_json(const Algorithm& a) {
                {"std_epsilon", a.std_epsilon},
                {"pass_at_k", {{"k", a.pass_k}}},
                {"gigpo", {{"weight", a.gigpo.weight}, {"std", a.gigpo.scaled}}},
+               {"teacher", {{"path", a.teacher.path}, {"weight", a.teacher.weight}, {"clamp", a.teacher.clamp}}},
                {"gamma", a.gamma},
                {"lambda", a.lambda},
                {"whiten_advantages", a.whiten_advantages},

@@ -19,6 +19,7 @@ struct AlgorithmConfig {
   double std_epsilon = Algorithm{}.std_epsilon;
   int pass_k = Algorithm{}.pass_k;
   Gigpo gigpo;
+  Teacher teacher;
   double gamma = Algorithm{}.gamma, lambda = Algorithm{}.lambda;
   std::optional<bool> whiten_advantages;
   std::optional<double> clip_low, clip_high;

@@ -19,6 +19,7 @@ struct LossBatch {
   Rows old_logprobs;      // the policy before the step; empty: rollout_logprobs, and without them logprobs themselves
   Rows rollout_logprobs;  // of the sampler
   Rows ref_logprobs, values;
+  Rows teacher_logprobs;        // empty: no teacher
   Rows advantages;              // empty: from rewards
   Rows rewards;                 // of a token; empty: advantages are given
   std::vector<int64_t> groups;  // of a row: which rows are samples of one prompt; for advantages of groups

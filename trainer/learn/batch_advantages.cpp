@@ -182,6 +182,9 @@ Result<Rows> batch_advantages(const LossBatch& batch, const Rows& rewards, const
     case AdvantageKind::kGigpo:
       advantages = TRY(of_states(batch, rewards, algorithm));
       break;
+    case AdvantageKind::kDistill:
+      advantages.assign(batch.mask.size(), 0);
+      break;
     default:
       advantages = TRY(of_groups(batch, rewards, algorithm));
   }

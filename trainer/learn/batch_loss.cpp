@@ -26,8 +26,10 @@ class Loss {
       Credit credit = TRY(this->credit());
       result.advantages = std::move(credit.advantages);
       result.returns = std::move(credit.returns);
+      result.taught = credit.taught;
     } else {
       result.advantages = masked();
+      result.taught = add_teacher(batch_, algorithm_.teacher, result.advantages);
     }
     std::vector<int> lengths(batch_.rows, 0);
     for (size_t i = 0; i < count; ++i) lengths[i / batch_.length] += batch_.mask[i];
@@ -48,19 +50,26 @@ class Loss {
     }
     for (size_t row = 0; row < batch_.rows; ++row) add(row, weights[row], counts, result);
     result.metrics = counts.metrics(algorithm_, !batch_.rollout_logprobs.empty());
+    result.taught.write(result.metrics);
     result.metrics["sequences"] =
         static_cast<double>(std::count_if(lengths.begin(), lengths.end(), [](int length) { return length > 0; }));
     return result;
   }
 
   Result<Credit> credit() const {
-    Credit credit{.advantages = TRY(batch_advantages(batch_, rewards(), algorithm_)), .returns = {}};
+    Credit credit{.advantages = TRY(batch_advantages(batch_, rewards(), algorithm_)), .returns = {}, .taught = {}};
+    // A critic learns what is made of rewards; and whitening, were it later, would undo the teacher's scale.
     if (algorithm_.advantage == AdvantageKind::kGae) credit.returns = TRY(returns());
+    credit.taught = add_teacher(batch_, algorithm_.teacher, credit.advantages);
     return credit;
   }
 
   Status check() const {
-    if (batch_.advantages.empty() && batch_.rewards.empty()) return Status::invalid("advantages or rewards are needed");
+    const bool distills = algorithm_.advantage == AdvantageKind::kDistill;
+    if (batch_.advantages.empty() && batch_.rewards.empty() && !distills)
+      return Status::invalid("advantages or rewards are needed");
+    if (batch_.advantages.empty() && batch_.teacher_logprobs.empty() && (distills || !algorithm_.teacher.path.empty()))
+      return Status::invalid("advantage distill, and a teacher beside another one, need \"teacher_logprobs\"");
     if (algorithm_.kl.estimator != Kl::Estimator::kNone && batch_.ref_logprobs.empty())
       return Status::invalid("kl needs \"ref_logprobs\"");
     if (algorithm_.kl.in_reward && batch_.rewards.empty())

@@ -11,22 +11,25 @@
 #include "trainer/learn/algorithm.h"
 #include "trainer/learn/batch.h"
 #include "trainer/learn/loss_function.h"
+#include "trainer/learn/teacher_term.h"
 
 namespace tandem::trainer {
 
 struct BatchLoss {
   double loss = 0;
-  Rows grad_logprobs;  // 0 where the mask is 0
-  Rows advantages;     // the same
-  Rows returns;        // what the critic should have said, of AdvantageKind::kGae from rewards; else empty
+  Rows grad_logprobs;    // 0 where the mask is 0
+  Rows advantages;       // the same
+  Rows returns;          // what the critic should have said, of AdvantageKind::kGae from rewards; else empty
+  TeacherCounts taught;  // none where the batch has no logprobs of a teacher
   std::map<std::string, double> metrics;
   std::map<std::string, double> function_metrics;  // of a function of the user's own
 };
 
-// What the tokens of a batch are credited with, made of its rewards.
+// What the tokens of a batch are credited with, made of its rewards and of a teacher's logprobs.
 struct Credit {
   Rows advantages;  // 0 where the mask is 0
   Rows returns;     // as BatchLoss has them
+  TeacherCounts taught = {};
 };
 // Errors as batch_loss() has them.
 Result<Credit> credit_of(const LossBatch& batch, const Algorithm& algorithm);

@@ -69,7 +69,9 @@ Result<Learner> Learner::create(model::Weights weights, const model::Place& plac
                                 Ranks ranks) {
   std::unique_ptr<Tape> tape;
   if (!place.device.on_cpu()) tape = TRY(Tape::on_device(place.device, weights, weights.config().max_positions));
-  return create(std::move(weights), TRY(place.host_stream()), std::move(tape), settings, std::move(ranks));
+  auto learner = TRY(create(std::move(weights), TRY(place.host_stream()), std::move(tape), settings, std::move(ranks)));
+  learner.device_ = place.device;
+  return learner;
 }
 
 Result<Learner> Learner::create(model::Weights weights, kernels::Stream stream, std::unique_ptr<Tape> tape,
@@ -182,7 +184,8 @@ std::vector<int> Learner::owners_of(std::span<const Sample> samples) const {
 // Counts are added slot by slot, and what became of samples by the callers in the order of the batch: neither depends
 // on who computes what.
 Result<std::vector<Learner::Outcome>> Learner::accumulate(std::span<const Sample> samples,
-                                                          const SampleGradients& gradients_of, StepMetrics& metrics) {
+                                                          const SampleGradients& gradients_of, StepMetrics& metrics,
+                                                          Asked asked) {
   const auto groups = groups_of(samples);
   const auto dealt = deal(groups, settings_.slots);
   const size_t own_slots = dealt.size() / static_cast<size_t>(ranks_.count());
@@ -207,7 +210,7 @@ Result<std::vector<Learner::Outcome>> Learner::accumulate(std::span<const Sample
       slot_sum_->add(buffers_.at(kGradients), used, [&](size_t place, const Slice& into) -> Result<bool> {
         const size_t slot = first + place;
         counts[slot] = TRY(run_slot(samples, places[slot], gradients_of, into, outcomes,
-                                    std::span(head_gradients).subspan(slot * head_elements, head_elements)));
+                                    std::span(head_gradients).subspan(slot * head_elements, head_elements), asked));
         return counts[slot].any;
       });
   TRY(ranks_.agree(added ? Status() : added.error()));
@@ -321,7 +324,11 @@ Result<StepMetrics> Learner::reinforce(std::span<const Sample> samples, const Al
         for (size_t i = 1; i < sample.tokens.size(); ++i) {
           if (sample.trained[i]) sampled.push_back(sample.logprobs[i]);
         }
-        const std::vector<double> advantages(sampled.size(), sample.advantage);
+        std::vector<double> advantages(sampled.size(), sample.advantage);
+        for (size_t i = 0; i < at.teacher_logprobs.size(); ++i) {
+          advantages[i] += teacher_advantage(sampled[i], at.teacher_logprobs[i], algorithm.teacher);
+          outcome.taught.add(sampled[i], at.teacher_logprobs[i]);
+        }
         const bool corrects = algorithm.correction.kind != Correction::Kind::kNone;
         const CountedTokens tokens{.logprobs = at.logprobs,
                                    .old_logprobs = corrects ? std::span(at.logprobs) : std::span<const double>(),
@@ -330,13 +337,16 @@ Result<StepMetrics> Learner::reinforce(std::span<const Sample> samples, const Al
                                    .advantages = advantages};
         outcome.loss = sequence_loss(tokens, weights[index], algorithm, gradients, outcome.counts);
       },
-      metrics));
+      metrics, Asked::kTeacher));
   LossCounts counts;
+  TeacherCounts taught;
   for (const Outcome& outcome : outcomes) {
     counts.add(outcome.counts);
+    taught.add(outcome.taught);
     metrics.loss += outcome.loss;
   }
   take_means(counts.metrics(algorithm, true), metrics);
+  taught.write(metrics.of_loss);
   return finish(samples, version, std::move(metrics));
 }
 

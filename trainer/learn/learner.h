@@ -32,6 +32,7 @@
 #include "trainer/learn/sequence_loss.h"
 #include "trainer/learn/slots.h"
 #include "trainer/learn/tape.h"
+#include "trainer/learn/teacher_term.h"
 #include "trainer/learn/value_head.h"
 
 namespace tandem::trainer {
@@ -106,10 +107,12 @@ class Learner {
     size_t masters_and_gradients = 0, optimizer = 0, slots = 0;
     model::Weights::Memory weights;
     size_t previous = 0, reference = 0;  // weights to check samples of the version before, and of a KL term
+    size_t teacher = 0;                  // weights of another model
     friend bool operator==(const Memory&, const Memory&) = default;
   };
   static Result<Memory> memory_of(const model::ModelConfig& config, model::WeightFormat format,
-                                  const OptimizerSettings& settings, bool with_reference, int ranks = 1);
+                                  const OptimizerSettings& settings, bool with_reference, int ranks = 1,
+                                  const model::ModelConfig* teacher = nullptr);
   Memory memory() const;
 
   const model::Weights& weights() const { return *weights_; }
@@ -118,6 +121,10 @@ class Learner {
   // Copies the current weights as the reference model of a KL term. Costs their size in memory, and a forward pass for
   // each batch.
   Status keep_reference();
+  // A second model, of whatever shape, that reinforce() compares every sampled token with (teacher_term.h), once a
+  // step; its weights are as they were read. Costs their size in memory, and a forward pass for each batch. kInvalid
+  // where it has fewer tokens.
+  Status keep_teacher(model::Weights weights);
   // What reinforce() with this algorithm needs beside the model: a reference model, a critic. Before load().
   Status prepare(const Algorithm& algorithm);
   // Counts a step whose batch has nothing to learn from.
@@ -192,7 +199,8 @@ class Learner {
   std::string description() const;
   // Of one sample's trained tokens, in order.
   struct TokenLogprobs {
-    std::vector<double> logprobs, ref_logprobs, values;  // the last two empty without a reference model, a critic
+    // Empty without a reference model, a critic, a teacher that was asked.
+    std::vector<double> logprobs, ref_logprobs, values, teacher_logprobs;
   };
   // Of the critic, while gradients are computed.
   struct ValuePass {
@@ -211,19 +219,23 @@ class Learner {
     int64_t entropy_tokens = 0;
     double moved = 0;        // sum of r - 1 - ln r, from the policy before the step
     double value_error = 0;  // the critic's, sum of squares
+    TeacherCounts taught;
   };
   // Writes the gradient of the loss by each logprob of a sample's trained tokens, and what became of the sample.
   using SampleGradients =
       std::function<void(size_t sample, const TokenLogprobs& at, std::vector<double>& gradients, Outcome& outcome)>;
+  // Which models a pass asks beside the one that learns and its reference. A step asks the teacher once.
+  enum class Asked : uint8_t { kNone, kTeacher };
   // Forward and backward passes over all samples; adds to the slice "gradients" what this rank's slots have. Returns
   // the outcomes of all samples.
   Result<std::vector<Outcome>> accumulate(std::span<const Sample> samples, const SampleGradients& gradients_of,
-                                          StepMetrics& metrics);
+                                          StepMetrics& metrics, Asked asked = Asked::kNone);
   // Which rank computes each sample, by the slots that groups are dealt to.
   std::vector<int> owners_of(std::span<const Sample> samples) const;
   // The samples as rows of a batch on every rank: a row is the trained tokens of a sample, padded on the right. One
   // forward pass over all of them.
-  Result<LossBatch> survey(std::span<const Sample> samples, uint64_t version, StepMetrics& metrics);
+  Result<LossBatch> survey(std::span<const Sample> samples, uint64_t version, StepMetrics& metrics,
+                           Asked asked = Asked::kNone);
   // A step by a loss of the whole batch: a survey, the loss, and a second pass with its gradients.
   Result<StepMetrics> reinforce_whole(std::span<const Sample> samples, const Algorithm& algorithm, uint64_t version);
   // A step of several updates.
@@ -252,7 +264,7 @@ class Learner {
   // Of the samples at `places`, in that order.
   Result<PassCounts> run_slot(std::span<const Sample> samples, std::span<const size_t> places,
                               const SampleGradients& gradients_of, const Slice& gradients, std::span<Outcome> outcomes,
-                              std::span<double> head_gradient);
+                              std::span<double> head_gradient, Asked asked);
   // Adds what the slots have of the critic's gradient, in their order, whoever has them.
   Status sum_of_slots(std::vector<double>& head_gradients, const std::vector<int>& owners_of_slots);
   // The sum over ranks of the gradients: of what this rank owns, or of all.
@@ -270,9 +282,11 @@ class Learner {
 
   std::unique_ptr<model::Weights> weights_;
   std::unique_ptr<Tape> tape_;
-  bool on_device_ = false;                    // passes read no panels
+  kernels::Device device_ = {.kind = kernels::Device::Kind::kCpu};  // of passes
+  bool on_device_ = false;                                          // passes read no panels
   std::unique_ptr<model::Weights> previous_;  // before the last step, to check samples that are one version old
-  std::unique_ptr<model::Weights> reference_;
+  std::unique_ptr<model::Weights> reference_, teacher_;
+  std::unique_ptr<Tape> teacher_tape_;            // of its shape
   std::shared_ptr<const LossFunction> function_;  // null: none
   std::optional<ValueHead> critic_;
   std::optional<ValuePass> value_pass_;

@@ -18,12 +18,14 @@ size_t with_base(size_t bytes, const LowRank* low_rank) {
 }  // namespace
 
 Result<Learner::Memory> Learner::memory_of(const model::ModelConfig& config, model::WeightFormat format,
-                                           const OptimizerSettings& settings, bool with_reference, int ranks) {
+                                           const OptimizerSettings& settings, bool with_reference, int ranks,
+                                           const model::ModelConfig* teacher) {
   const auto layout = TRY(model::parameter_layout(config));
   Memory memory;
   memory.weights = TRY(model::Weights::memory_of(config, true, format));
   memory.previous = of_copy(TRY(model::Weights::memory_of(config, false, format)));
   memory.reference = with_reference ? memory.previous : 0;
+  if (teacher != nullptr) memory.teacher = of_copy(TRY(model::Weights::memory_of(*teacher, false, format)));
   std::optional<LowRank> low_rank;
   std::vector<uint8_t> learned;
   if (settings.low_rank.rank > 0) {
@@ -49,6 +51,7 @@ Learner::Memory Learner::memory() const {
   memory.weights = weights_->memory();
   memory.previous = previous_ ? of_copy(previous_->memory()) : 0;
   memory.reference = reference_ ? of_copy(reference_->memory()) : 0;
+  memory.teacher = teacher_ ? of_copy(teacher_->memory()) : 0;
   memory.optimizer = optimizer_.bytes();
   memory.slots = slot_sum_ ? slot_sum_->bytes() : 0;
   memory.masters_and_gradients = with_base(buffers_.bytes(), low_rank_.get());

@@ -8,7 +8,8 @@ namespace tandem::trainer {
 // Samples that follow each other share prefixes (they come group by group), so passes are cut between samples.
 Result<Learner::PassCounts> Learner::run_slot(std::span<const Sample> samples, std::span<const size_t> places,
                                               const SampleGradients& gradients_of, const Slice& gradients,
-                                              std::span<Outcome> outcomes, std::span<double> head_gradient) {
+                                              std::span<Outcome> outcomes, std::span<double> head_gradient,
+                                              Asked asked) {
   PassCounts sum;
   for (size_t begin = 0; begin < places.size();) {
     std::vector<std::span<const int32_t>> views;
@@ -45,6 +46,8 @@ Result<Learner::PassCounts> Learner::run_slot(std::span<const Sample> samples, s
       for (size_t s = 0; s < counts.size(); ++s) (of_samples[s].*member).resize(counts[s]);
       for (size_t i = 0; i < wanted.size(); ++i) (of_samples[wanted[i].sample].*member)[wanted[i].place] = logprobs[i];
     };
+    if (teacher_ && asked == Asked::kTeacher)
+      hand_out(TRY(teacher_tape_->forward(stream_, *teacher_, tree, picks)), &TokenLogprobs::teacher_logprobs);
     // The tape keeps the last pass for the way back.
     if (reference_) hand_out(TRY(tape_->forward(stream_, *reference_, tree, picks)), &TokenLogprobs::ref_logprobs);
     hand_out(TRY(tape_->forward(stream_, *weights_, tree, picks)), &TokenLogprobs::logprobs);

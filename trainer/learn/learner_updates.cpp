@@ -27,10 +27,11 @@ bool looks_at_all(const Algorithm& algorithm) { return is_function(algorithm) ||
 // Rewards become advantages against the whole batch, or the samples have them.
 Result<Credit> credit_of_samples(std::span<const Sample> samples, const LossBatch& batch, const Algorithm& algorithm) {
   if (is_of_whole_batch(algorithm)) return credit_of(batch, algorithm);
-  Credit credit{.advantages = Rows(batch.mask.size(), 0), .returns = {}};
+  Credit credit{.advantages = Rows(batch.mask.size(), 0), .returns = {}, .taught = {}};
   for (size_t i = 0; i < batch.mask.size(); ++i) {
     if (batch.mask[i]) credit.advantages[i] = samples[i / batch.length].advantage;
   }
+  credit.taught = add_teacher(batch, algorithm.teacher, credit.advantages);
   return credit;
 }
 
@@ -168,7 +169,7 @@ Result<Learner::Pass> Learner::pass_through(std::span<const Sample> samples, std
 Result<StepMetrics> Learner::reinforce_repeatedly(std::span<const Sample> samples, const Algorithm& algorithm,
                                                   uint64_t version) {
   StepMetrics metrics;
-  LossBatch batch = TRY(survey(samples, version, metrics));
+  LossBatch batch = TRY(survey(samples, version, metrics, Asked::kTeacher));
   batch.old_logprobs = batch.logprobs;
   if (algorithm.advantage == AdvantageKind::kGigpo) {
     batch.anchors = anchors_of(samples);
@@ -177,6 +178,7 @@ Result<StepMetrics> Learner::reinforce_repeatedly(std::span<const Sample> sample
   auto credit = credit_of_samples(samples, batch, algorithm);
   TRY(ranks_.agree(credit ? Status() : credit.error()));
   batch.advantages = std::move(credit->advantages);
+  credit->taught.write(metrics.of_loss);
   if (!credit->returns.empty())
     metrics.of_loss["explained_variance"] = value_loss(batch, credit->returns, 1).explained_variance;
   TRY(keep_previous(samples, version, metrics));

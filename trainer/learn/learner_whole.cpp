@@ -60,11 +60,14 @@ LossBatch rows_of(std::span<const Sample> samples) {
 
 }  // namespace
 
-Result<LossBatch> Learner::survey(std::span<const Sample> samples, uint64_t version, StepMetrics& metrics) {
+Result<LossBatch> Learner::survey(std::span<const Sample> samples, uint64_t version, StepMetrics& metrics,
+                                  Asked asked) {
   LossBatch batch = rows_of(samples);
+  const bool is_taught = teacher_ && asked == Asked::kTeacher;
   batch.logprobs.assign(batch.mask.size(), 0);
   if (reference_) batch.ref_logprobs.assign(batch.mask.size(), 0);
   if (critic_) batch.values.assign(batch.mask.size(), 0);
+  if (is_taught) batch.teacher_logprobs.assign(batch.mask.size(), 0);
   TRY(accumulate(
       samples,
       [&](size_t sample, const TokenLogprobs& at, std::vector<double>&, Outcome& outcome) {
@@ -73,21 +76,23 @@ Result<LossBatch> Learner::survey(std::span<const Sample> samples, uint64_t vers
         std::ranges::copy(at.logprobs, batch.logprobs.begin() + begin);
         std::ranges::copy(at.ref_logprobs, batch.ref_logprobs.begin() + begin);
         std::ranges::copy(at.values, batch.values.begin() + begin);
+        std::ranges::copy(at.teacher_logprobs, batch.teacher_logprobs.begin() + begin);
       },
-      metrics));
+      metrics, asked));
   if (ranks_.count() == 1) return batch;
   std::vector<int> owners;
   for (const int owner : owners_of(samples)) owners.insert(owners.end(), batch.length, owner);
   TRY(ranks_.exchange(std::span(batch.logprobs), owners));
   if (reference_) TRY(ranks_.exchange(std::span(batch.ref_logprobs), owners));
   if (critic_) TRY(ranks_.exchange(std::span(batch.values), owners));
+  if (is_taught) TRY(ranks_.exchange(std::span(batch.teacher_logprobs), owners));
   return batch;
 }
 
 Result<StepMetrics> Learner::reinforce_whole(std::span<const Sample> samples, const Algorithm& algorithm,
                                              uint64_t version) {
   StepMetrics of_survey;
-  LossBatch batch = TRY(survey(samples, version, of_survey));
+  LossBatch batch = TRY(survey(samples, version, of_survey, Asked::kTeacher));
   // The batch has one update: the policy before it is the current one. Built-in losses take their ratios against the
   // sampler, as in reinforce(); a function is given both.
   if (algorithm.advantage == AdvantageKind::kGigpo) batch.anchors = anchors_of(samples);
@@ -114,6 +119,7 @@ Result<StepMetrics> Learner::reinforce_whole(std::span<const Sample> samples, co
   metrics.loss = loss->loss + algorithm.critic.coefficient * values.loss;
   take_means(loss->metrics, metrics);
   metrics.of_loss = std::move(loss->function_metrics);
+  loss->taught.write(metrics.of_loss);
   if (!batch.anchors.empty()) metrics.of_loss["shared_states"] = shared_states(batch);
   if (value_pass) {
     metrics.of_loss["value_loss"] = values.loss;

@@ -77,6 +77,38 @@ TEST(Ledger, a_run_without_faults_trains_what_has_a_signal_and_drops_the_rest_by
   EXPECT_EQ(cluster.ledger.steps_trained(), 4u);
 }
 
+// A teacher says of each token what is better.
+TEST(Ledger, with_a_teacher_groups_of_equal_rewards_are_trained_at_an_advantage_of_0) {
+  RunPlan plan = small_plan();
+  plan.heldout_tasks = 0;
+  plan.all_groups = true;
+  EXPECT_EQ(*plan_from_json(to_json(plan)), plan);
+  EXPECT_FALSE(to_json(small_plan()).contains("all_groups")) << "plans of before are as they were";
+  for (const auto kind : {AdvantageKind::kDrGrpo, AdvantageKind::kDistill}) {
+    plan.advantage = kind;
+    Cluster cluster(plan, 1, 0);
+    int silent = 0;
+    cluster.watchers.push_back([&](const Event&, const std::vector<Action>& actions) {
+      for (const Action& action : actions) {
+        const auto* batch = std::get_if<TrainBatch>(&action);
+        if (batch == nullptr) continue;
+        EXPECT_EQ(batch->entries.size(), static_cast<size_t>(plan.groups_per_step * plan.group_size));
+        const auto* groups = cluster.ledger.step_groups(batch->step);
+        silent += groups->groups - groups->with_signal;
+        size_t zeros = 0;
+        for (const auto& entry : batch->entries) zeros += entry.advantage == 0;
+        EXPECT_GE(zeros, kind == AdvantageKind::kDistill
+                             ? batch->entries.size()
+                             : static_cast<size_t>((groups->groups - groups->with_signal) * plan.group_size));
+      }
+    });
+    cluster.run();
+    ASSERT_TRUE(cluster.finished);
+    EXPECT_FALSE(cluster.ledger.books().dropped.contains("no_signal"));
+    EXPECT_GT(silent, 0) << "some group has equal rewards";
+  }
+}
+
 // A deterministic mode that gave the samples of a group one seed made them alike, with advantages of zero.
 TEST(Ledger, the_samples_of_a_group_have_seeds_of_their_own_also_in_a_deterministic_run) {
   for (const bool deterministic : {false, true}) {
