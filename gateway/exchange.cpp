@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace tandem::gateway {
 namespace {
 
@@ -11,7 +13,10 @@ constexpr const char* kPassedUp[] = {"accept",       "anthropic-version", "anthr
                                      "openai-beta",  "traceparent",       "tracestate",
                                      "x-request-id", "x-tandem-session",  "idempotency-key"};
 // Of an upstream's.
-constexpr const char* kPassedDown[] = {"content-type", "x-request-id", "request-id", "openai-processing-ms"};
+constexpr const char* kPassedDown[] = {"content-type", "content-encoding", "x-request-id", "request-id",
+                                       "openai-processing-ms"};
+
+bool is_control(unsigned char c) { return (c < ' ' && c != '\t') || c == 0x7f; }
 
 }  // namespace
 
@@ -25,13 +30,24 @@ std::optional<Failure> failure_of(const wire::TransferHead& head) {
     case 402:
     case 403:
       return Failure::kDenied;
-    case 500:
-    case 502:
-    case 504:
-      return Failure::kFaulty;
+    case 501:
+      return std::nullopt;
     default:
+      // Redirects are not followed; 520 to 530 are of proxies before it.
+      if (head.status < 200 || (head.status >= 300 && head.status < 400) || head.status >= 500) return Failure::kFaulty;
       return std::nullopt;
   }
+}
+
+bool lacks_the_model(const wire::TransferHead& head, std::string_view body) {
+  if (head.status != 404) return false;
+  const auto json = parse_json(body);
+  if (!json || !json->is_object()) return false;
+  const Json& error = json->contains("error") ? (*json)["error"] : *json;  // vLLM's formerly stood alone
+  const auto says = [&](const char* key, const char* value) {
+    return error.is_object() && error.contains(key) && error[key] == Json(value);
+  };
+  return says("param", "model") || says("code", "model_not_found");
 }
 
 bool is_stream(const wire::TransferHead& head) {
@@ -45,7 +61,8 @@ std::optional<wire::TransferRequest> transfer_of(const Exchange& exchange, const
   if (!url) return std::nullopt;
   wire::TransferRequest transfer = limits;
   transfer.request.url = exchange.request.query.empty() ? *url : fmt::format("{}?{}", *url, exchange.request.query);
-  transfer.request.method = exchange.request.method;
+  // The client's server leaves out the body of an answer to HEAD.
+  transfer.request.method = exchange.request.method == "HEAD" ? "GET" : exchange.request.method;
   transfer.request.largest_answer = kLargestAnswer;
   auto& headers = transfer.request.headers;
   if (exchange.request.method == "POST") {
@@ -76,7 +93,9 @@ std::vector<std::pair<std::string, std::string>> passed_headers(const wire::Tran
                                                                 const UpstreamTerms& terms) {
   std::vector<std::pair<std::string, std::string>> headers;
   for (const char* name : kPassedDown) {
-    if (const auto found = head.headers.find(name); found != head.headers.end())
+    const auto found = head.headers.find(name);
+    // One with a line end in it would be two for some clients.
+    if (found != head.headers.end() && std::ranges::none_of(found->second, is_control))
       headers.emplace_back(name, found->second);
   }
   headers.emplace_back("X-Tandem-Upstream", terms.name);

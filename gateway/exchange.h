@@ -46,6 +46,8 @@ struct Exchange {
 
 // Of a head: why it is no answer to pass on; nothing where it is one.
 std::optional<Failure> failure_of(const wire::TransferHead& head);
+// Whether it is a 404 that says so: others may have it.
+bool lacks_the_model(const wire::TransferHead& head, std::string_view body);
 bool is_stream(const wire::TransferHead& head);
 
 // What an upstream is sent. Nothing: it has no such path. `limits` has the times.

@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <span>
 
 #include "base/overloaded.h"
 #include "base/text.h"
@@ -21,6 +22,14 @@ constexpr size_t kMostUnsent = size_t{1} << 20;  // bytes of a stream whose clie
 
 std::string error_event(int status, std::string_view message) {
   return fmt::format("event: error\ndata: {}\n\n", dump_json(serve::error_body(status, message)));
+}
+
+// An upstream may list thousands.
+std::string some_of(const std::vector<std::string>& names) {
+  constexpr size_t kMost = 50;
+  const std::span<const std::string> all(names);
+  const std::string some = join(all.first(std::min(kMost, all.size())), ", ");
+  return all.size() > kMost ? fmt::format("{} and {} more", some, all.size() - kMost) : some;
 }
 
 }  // namespace
@@ -41,7 +50,7 @@ void Exchanges::offer(uint64_t number, const std::shared_ptr<Exchange>& exchange
   }
   const auto models = router_.all_models();
   if (view.model.empty() && models.size() == 1) view.model = models.front();
-  if (std::ranges::find(models, view.model) == models.end()) return exchange->reply(unknown(view.model));
+  if (!std::ranges::binary_search(models, view.model)) return exchange->reply(unknown(view.model));
   if (auto refusal = serve::refusal_of_model(*exchange->key, view.model)) return exchange->reply(std::move(*refusal));
   const auto asked = serve::priority_of(exchange->request.header("x-tandem-priority"));
   exchange->priority = std::max(asked.value_or(serve::Priority::kInteractive), exchange->key->highest);
@@ -102,7 +111,7 @@ void Exchanges::refuse(const Refuse& refuse) {
 void Exchanges::say(const Turned& turned) const {
   const std::string& name = upstreams_[turned.upstream].name;
   if (turned.open) {
-    spdlog::info("the upstream {} answers: it has {}", name, join(router_.models(turned.upstream), ", "));
+    spdlog::info("the upstream {} answers: it has {}", name, some_of(router_.models(turned.upstream)));
   } else {
     const Health& health = router_.health(turned.upstream);
     const Time now = clock_.now();
@@ -174,7 +183,8 @@ void Exchanges::pass_whole(Exchange& exchange) {
 std::optional<Failure> Exchanges::failure_in(const Exchange& exchange, const wire::TransferEvent& event) const {
   const std::string& name = upstreams_[exchange.upstream].name;
   if (event.outcome.ok()) {
-    const auto failure = failure_of(*exchange.head);
+    auto failure = failure_of(*exchange.head);
+    if (!failure && !exchange.stream && lacks_the_model(*exchange.head, exchange.body)) failure = Failure::kMissing;
     if (failure) spdlog::warn("the upstream {} answered {}", name, exchange.head->status);
     return failure;
   }
@@ -314,7 +324,7 @@ HttpResponse Exchanges::unknown(const std::string& name) const {
   const auto models = router_.all_models();
   return error_response(404,
                         fmt::format("there is no model \"{}\"; there is {}", name.substr(0, 200),
-                                    models.empty() ? "none yet" : join(models, ", ")),
+                                    models.empty() ? "none yet" : some_of(models)),
                         "model");
 }
 

@@ -150,7 +150,7 @@ class Gateway::Loop {
         .has_model =
             [this](const std::string& model) {
               const auto models = router_.all_models();
-              return std::ranges::find(models, model) != models.end();
+              return std::ranges::binary_search(models, model);
             },
         .unknown = [this](const std::string& model) { return exchanges_.unknown(model); },
         .end = [this](const serve::Rule& rule, const std::string& message) { exchanges_.end_those(rule, message); }};

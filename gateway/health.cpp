@@ -19,6 +19,7 @@ constexpr double kSmoothing = 0.1, kForgetting = 0.02;
 constexpr Duration kFirstBackOff = 1s, kMostBackOff = 30s, kDeniedFor = 60s, kMostRefusedFor = 60s;
 // Refusals of one wave of requests halve the limit once.
 constexpr Duration kOneWave = 1s;
+constexpr Duration kBetweenProbes = 1s;
 
 void smooth(double& value, double sample) { value = value == 0 ? sample : value + kSmoothing * (sample - value); }
 
@@ -43,6 +44,8 @@ std::string_view name_of(Failure failure) {
       return "overloaded";
     case Failure::kDenied:
       return "denied";
+    case Failure::kMissing:
+      return "missing";
   }
   return "";
 }
@@ -88,11 +91,10 @@ void Health::sent(double tokens, Time now) {
   if (news_.tokens_left) *news_.tokens_left -= tokens;
 }
 
-void Health::answered(Duration first_byte, double usual, Time now) {
+void Health::answered(Duration first_byte, double usual) {
   failures_ = refusals_ = 0;
   const double seconds = to_seconds(first_byte);
   smooth(first_byte_, seconds);
-  probe_at_ = std::max(probe_at_, now + settings_.probe_every);
   if (++answers_since_ >= kAnswersThatHeal) breaks_ = 0;
   // The limit says something only where it binds, and a server that is slower than others has enough.
   if (in_flight_ < limit_ / 2 || (usual > 0 && seconds > kTooSlow * usual)) return;
@@ -119,6 +121,10 @@ bool Health::failed(Failure failure, std::optional<Duration> retry_after, Time n
     case Failure::kDenied:
       break_circuit(now, kDeniedFor);
       return true;
+    case Failure::kMissing:
+      // Its list says what it has by now.
+      probe_at_ = std::min(probe_at_, std::max(now, probed_at_ + kBetweenProbes));
+      return false;
     case Failure::kUnreachable:
       break_circuit(now, kFirstBackOff);
       return true;
@@ -151,6 +157,7 @@ void Health::note(const RateNews& news, Time now) {
 bool Health::take_probe(Time now) {
   if (probing_ || now < probe_at_) return false;
   probing_ = true;
+  probed_at_ = now;
   probe_at_ = now + settings_.probe_every;
   return true;
 }

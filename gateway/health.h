@@ -25,14 +25,15 @@ enum class Failure : uint8_t {
   kBroken,       // its answer ended in the middle
   kOverloaded,   // 429, 503, 529: it asks to come again
   kDenied,       // 401, 402, 403: our key
+  kMissing,      // it has not the model
 };
 std::string_view name_of(Failure failure);
 
 struct HealthSettings {
   int slots = 64;
   double requests_per_minute = 0, tokens_per_minute = 0;  // 0: no limit
-  Duration probe_every = std::chrono::seconds(5);         // where nothing else has been heard of it
-  uint64_t seed = 0;                                      // of the jitter
+  Duration probe_every = std::chrono::seconds(5);
+  uint64_t seed = 0;  // of the jitter
 };
 
 class Health {
@@ -50,7 +51,7 @@ class Health {
 
   void sent(double tokens, Time now);
   // The head of an answer has come. `usual`: seconds to it elsewhere; 0: unknown.
-  void answered(Duration first_byte, double usual, Time now);
+  void answered(Duration first_byte, double usual);
   // One that was sent has ended, whatever came of it; `seconds` of one that was answered whole.
   void ended(std::optional<double> seconds);
   // True where that broke the circuit.
@@ -89,7 +90,7 @@ class Health {
   int answers_since_ = 0;  // the last break
   int refusals_ = 0;       // in a row
   bool probing_ = false;
-  Time probe_at_{}, held_until_{}, halved_{};
+  Time probe_at_{}, probed_at_{}, held_until_{}, halved_{};
   Allowance requests_, tokens_;
   RateNews news_;
   Time news_at_{};

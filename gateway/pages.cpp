@@ -21,7 +21,7 @@ Json model_list(const Router& router, std::span<const UpstreamTerms> upstreams, 
   for (const std::string& name : router.all_models()) {
     Json by = Json::array();
     for (size_t i = 0; i < upstreams.size(); ++i) {
-      if (std::ranges::find(router.models(i), name) != router.models(i).end()) by.push_back(upstreams[i].name);
+      if (std::ranges::binary_search(router.models(i), name)) by.push_back(upstreams[i].name);
     }
     data.push_back({{"id", name},
                     {"object", "model"},

@@ -12,6 +12,13 @@ namespace tandem::gateway {
 namespace {
 
 constexpr size_t kLargestModelList = size_t{4} << 20;  // bytes
+constexpr size_t kMostModels = 4096, kLongestModel = 512;
+
+// Of a list that is foreign: it comes into logs.
+bool is_model_name(std::string_view name) {
+  const auto is_control = [](unsigned char c) { return c < ' ' || c == 0x7f; };
+  return !name.empty() && name.size() <= kLongestModel && std::ranges::none_of(name, is_control);
+}
 
 Result<std::vector<std::string>> listed_names(std::string_view list) {
   const Json json = TRY(parse_json(list));
@@ -19,8 +26,8 @@ Result<std::vector<std::string>> listed_names(std::string_view list) {
     return fail(Status::corrupt("its /v1/models is no list of models"));
   std::vector<std::string> names;
   for (const Json& model : json["data"]) {
-    if (model.is_object() && model.contains("id") && model["id"].is_string())
-      names.push_back(model["id"].get<std::string>());
+    if (!model.is_object() || !model.contains("id") || !model["id"].is_string()) continue;
+    if (auto name = model["id"].get<std::string>(); is_model_name(name)) names.push_back(std::move(name));
   }
   return names;
 }
@@ -53,9 +60,14 @@ bool Probes::take(const wire::TransferEvent& event, std::optional<Probed>& probe
   probed = Probed{.upstream = answer.upstream};
   auto names = names_of(answer, event.outcome);
   std::string& told = told_[answer.upstream];
-  const std::string why = names ? "" : names.error().to_string();
-  if (!names && told != why) spdlog::warn("the upstream {} cannot be asked: {}", upstreams_[answer.upstream].name, why);
-  told = why;
+  const std::string& name = upstreams_[answer.upstream].name;
+  std::string why = names ? "" : fmt::format("cannot be asked: {}", names.error().to_string());
+  if (names && names->size() > kMostModels) {
+    why = fmt::format("lists more than {} models; a book can name those that it is to get", kMostModels);
+    names->resize(kMostModels);
+  }
+  if (!why.empty() && told != why) spdlog::warn("the upstream {} {}", name, why);
+  told = std::move(why);
   if (names) probed->models = std::move(*names);
   answers_.erase(found);
   return true;

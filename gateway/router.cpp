@@ -33,11 +33,13 @@ double coarse(double seconds) { return std::exp2(std::round(std::log2(seconds) *
 int status_of(std::optional<Failure> failure) {
   if (!failure || *failure == Failure::kUnreachable) return 503;
   if (*failure == Failure::kOverloaded) return 429;
+  if (*failure == Failure::kMissing) return 404;
   return *failure == Failure::kSlow ? 504 : 502;
 }
 
 bool costs_a_repeat(Failure failure) {
-  return failure != Failure::kUnreachable && failure != Failure::kOverloaded && failure != Failure::kDenied;
+  return failure != Failure::kUnreachable && failure != Failure::kOverloaded && failure != Failure::kDenied &&
+         failure != Failure::kMissing;
 }
 
 }  // namespace
@@ -56,7 +58,7 @@ std::vector<RouterAction> Router::step(const RouterEvent& event, Time now) {
                           request.answering = true;
                           Upstream& upstream = upstreams_[*request.upstream];
                           upstream.health.note(answering.rate, now);
-                          upstream.health.answered(now - request.sent_at, usual(&Health::first_byte_seconds), now);
+                          upstream.health.answered(now - request.sent_at, usual(&Health::first_byte_seconds));
                         },
                         [&](const Answered& answered) {
                           const auto found = requests_.find(answered.request);
@@ -121,19 +123,23 @@ void Router::admit(const std::string& model, const serve::AdmissionEvent& event,
 }
 
 void Router::count_slots(Time now, Actions& actions) {
+  std::vector<int> limits;
+  for (const Upstream& upstream : upstreams_)
+    limits.push_back(upstream.health.open(1, now) ? static_cast<int>(upstream.health.limit()) : 0);
+  // There may be thousands of models, and most steps change nothing for them.
+  if (limits == limits_) return;
+  limits_ = limits;
   for (auto& [model, queue] : queues_) {
     int slots = 0;
-    for (const Upstream& upstream : upstreams_) {
-      if (upstream.health.open(1, now) && std::ranges::find(upstream.models, model) != upstream.models.end())
-        slots += static_cast<int>(upstream.health.limit());
+    for (size_t i = 0; i < upstreams_.size(); ++i) {
+      if (std::ranges::binary_search(upstreams_[i].models, model)) slots += limits[i];
     }
     admit(model, serve::Slots{slots}, now, actions);
   }
 }
 
 bool Router::serves(const Upstream& upstream, const Arrived& terms, size_t index) const {
-  return (!terms.only || *terms.only == index) &&
-         std::ranges::find(upstream.models, terms.model) != upstream.models.end();
+  return (!terms.only || *terms.only == index) && std::ranges::binary_search(upstream.models, terms.model);
 }
 
 std::optional<size_t> Router::best_for(const Request& request, Time now, size_t& found) const {
@@ -208,6 +214,10 @@ Refuse Router::refusal_of(RequestNumber number, const Request& request, Time now
     refuse.retry_after = std::max<Duration>(1s, wait);
   }
   switch (refuse.status) {
+    case 404:
+      refuse.why = fmt::format("the upstreams that listed the model \"{}\" say that they have it no more",
+                               request.terms.model.substr(0, 200));
+      break;
     case 429:
       refuse.why = "all upstreams of this model have as much as they take";
       break;
@@ -271,9 +281,19 @@ void Router::take_probe_answer(const Probed& probed, Time now, Actions& actions)
     actions.emplace_back(Turned{.upstream = probed.upstream, .open = false, .failure = Failure::kUnreachable});
   }
   if (!probed.models) return;
-  upstream.models = *probed.models;
+  std::vector<std::string> models = *probed.models;
+  std::ranges::sort(models);
+  const auto twice = std::ranges::unique(models);
+  models.erase(twice.begin(), twice.end());
+  if (models == upstream.models) return;
+  upstream.models = std::move(models);
+  limits_.clear();  // counted anew
   for (const std::string& model : upstream.models)
     queues_.try_emplace(model, serve::AdmissionSettings{.slots = 0, .queue = settings_.queue});
+  std::erase_if(queues_, [&](const auto& one) {
+    const auto has = [&](const Upstream& other) { return std::ranges::binary_search(other.models, one.first); };
+    return one.second.running() == 0 && one.second.waiting() == 0 && std::ranges::none_of(upstreams_, has);
+  });
 }
 
 void Router::tick(Time now, Actions& actions) {

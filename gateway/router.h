@@ -105,6 +105,7 @@ class Router {
   std::vector<RouterAction> step(const RouterEvent& event, Time now);
 
   const Health& health(size_t upstream) const { return upstreams_[upstream].health; }
+  // Sorted.
   const std::vector<std::string>& models(size_t upstream) const { return upstreams_[upstream].models; }
   const UpstreamCounters& counters(size_t upstream) const { return upstreams_[upstream].counters; }
   std::vector<std::string> all_models() const;
@@ -117,7 +118,7 @@ class Router {
  private:
   struct Upstream {
     Health health;
-    std::vector<std::string> models = {};
+    std::vector<std::string> models = {};  // sorted, each once
     bool tried = false;
     UpstreamCounters counters = {};
   };
@@ -152,6 +153,7 @@ class Router {
   std::map<RequestNumber, Request> requests_;
   std::vector<RequestNumber> unplaced_;  // started, and no upstream could be asked
   PrefixMap prefixes_{size_t{1} << 18};
+  std::vector<int> limits_;  // of the upstreams, as the queues were told them; empty: not yet
   double repeats_left_;
   Time forgot_{};
 };

@@ -120,19 +120,31 @@ void PackageStore::make_room() const {
   }
 }
 
-Result<FileDescriptor> PackageStore::lock(const std::string& key, Duration wait, const std::stop_token& stop) const {
+// The file goes while it is locked: sandboxes choose the keys, and there is no end of them.
+PackageStore::Lock::~Lock() {
+  if (file_) unlink(path_.c_str());
+}
+
+Result<PackageStore::Lock> PackageStore::lock(const std::string& key, Duration wait,
+                                              const std::stop_token& stop) const {
   const auto path = folder_ / "locks" / digest_of(key).hex();
-  FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!file) return fail(Status::from_errno(path.string(), errno));
   const SystemClock clock;
-  for (const Time deadline = clock.now() + wait; flock(file.get(), LOCK_EX | LOCK_NB) != 0;) {
+  for (const Time deadline = clock.now() + wait;;) {
+    FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (!file) return fail(Status::from_errno(path.string(), errno));
+    if (flock(file.get(), LOCK_EX | LOCK_NB) == 0) {
+      struct stat ours {};
+      // One that its last holder has removed is nobody's lock any more.
+      if (fstat(file.get(), &ours) != 0) return fail(Status::from_errno(path.string(), errno));
+      if (ours.st_nlink > 0) return Lock(path, std::move(file));
+      continue;
+    }
     if (errno != EWOULDBLOCK && errno != EINTR) return fail(Status::from_errno(path.string(), errno));
     if (stop.stop_requested()) return fail(Status::cancelled("the sandbox has ended"));
     if (clock.now() >= deadline)
       return fail(Status::deadline(fmt::format("another process fetches {} for too long", key)));
     std::this_thread::sleep_for(kPackageLockPause);
   }
-  return file;
 }
 
 }  // namespace tandem::envs

@@ -60,8 +60,20 @@ class PackageStore {
   // kCorrupt, with nothing kept, where it is not what `expected` says; kNone there takes any.
   Result<StoredFile> keep(Incoming incoming, const PackageDigest& expected) const;
 
-  // Until the descriptor is closed nobody else has it. kDeadline, kCancelled.
-  Result<FileDescriptor> lock(const std::string& key, Duration wait, const std::stop_token& stop) const;
+  // Nobody else, of any process, has the lock of that key while this is there.
+  class Lock {
+   public:
+    Lock(Lock&& other) noexcept = default;
+    ~Lock();
+
+   private:
+    friend PackageStore;
+    Lock(fs::path path, FileDescriptor file) : path_(std::move(path)), file_(std::move(file)) {}
+    fs::path path_;
+    FileDescriptor file_;
+  };
+  // kDeadline, kCancelled.
+  Result<Lock> lock(const std::string& key, Duration wait, const std::stop_token& stop) const;
 
  private:
   PackageStore(fs::path folder, uint64_t most_bytes) : folder_(std::move(folder)), most_bytes_(most_bytes) {}

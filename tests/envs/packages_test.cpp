@@ -137,6 +137,38 @@ TEST_F(Packages, that_are_too_large_are_refused) {
   EXPECT_THAT(answer.broken, IsEmpty());
 }
 
+TEST_F(Packages, that_are_not_there_leave_nothing_on_the_machine) {
+  registry_.put_project("hello", {{"1.0", "", wheel_}});
+  const auto cache = open("run");
+  for (int i = 0; i < 50; ++i)
+    EXPECT_EQ(ask(*cache, "/pypi/simple/no-such-project-" + std::to_string(i) + "/").status, 404);
+  EXPECT_EQ(body_of(ask(*cache, place_)), wheel_);
+  EXPECT_TRUE(fs::is_empty(scratch_.path / "store" / "locks")) << "a sandbox could fill the disk with names";
+  EXPECT_TRUE(fs::is_empty(scratch_.path / "store" / "incoming"));
+}
+
+TEST_F(Packages, have_a_lock_for_each_key_that_one_holds_at_a_time) {
+  const auto store = PackageStore::open(scratch_.path / "store", 1 << 20);
+  ASSERT_TRUE(store.has_value());
+  std::atomic<int> inside = 0, together = 0, held = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 6; ++i) {
+    threads.emplace_back([&] {
+      for (int turn = 0; turn < 20; ++turn) {
+        const auto lock = store->lock("key", std::chrono::seconds(60), {});
+        if (!lock) continue;
+        together += ++inside > 1;
+        ++held;
+        std::this_thread::yield();
+        --inside;
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(held, 6 * 20);
+  EXPECT_EQ(together, 0);
+}
+
 TEST_F(Packages, go_by_their_last_use_when_too_many_are_kept) {
   settings_.cache_mb = 1;
   const auto wheel_of = [](const char* version) { return PackageRegistry::wheel("hello", version, 600 << 10); };

@@ -14,7 +14,7 @@ class HealthTest : public testing::Test {
   void wave(int requests, Duration first_byte = 100ms, double usual = 0) {
     for (int i = 0; i < requests; ++i) health_.sent(0, now_);
     now_ += first_byte;
-    for (int i = 0; i < requests; ++i) health_.answered(first_byte, usual, now_);
+    for (int i = 0; i < requests; ++i) health_.answered(first_byte, usual);
     for (int i = 0; i < requests; ++i) health_.ended(to_seconds(first_byte));
   }
   Time now_{1h};
@@ -139,6 +139,22 @@ TEST(Health, what_a_provider_says_of_its_rates_binds) {
   health.sent(100, now);
   EXPECT_EQ(health.opens_at(1, now), now + 10s);
   EXPECT_TRUE(health.open(1, now + 10s));
+}
+
+TEST_F(HealthTest, one_that_answers_requests_is_asked_for_its_models_all_the_same) {
+  ASSERT_TRUE(health_.take_probe(now_ += 5s));
+  health_.probed(true, now_);
+  for (int i = 0; i < 10; ++i) wave(4, 1s);
+  EXPECT_TRUE(health_.take_probe(now_)) << "what it has may have changed";
+}
+
+TEST_F(HealthTest, one_that_lacks_a_model_is_asked_at_once_and_at_most_once_a_second) {
+  ASSERT_TRUE(health_.take_probe(now_ += 5s));
+  health_.probed(true, now_);
+  EXPECT_FALSE(health_.failed(Failure::kMissing, std::nullopt, now_));
+  EXPECT_FALSE(health_.take_probe(now_));
+  EXPECT_TRUE(health_.take_probe(now_ + 1s));
+  EXPECT_TRUE(health_.open(1, now_));
 }
 
 }  // namespace

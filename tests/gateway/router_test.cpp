@@ -338,5 +338,55 @@ TEST_F(RouterTest, each_request_ends_once_whatever_happens) {
   }
 }
 
+TEST_F(RouterTest, what_lacks_the_model_is_asked_for_its_list_and_another_gets_the_request) {
+  start(2);
+  const size_t first = *ask(1);
+  sent_.clear();
+  step(Answering{.request = 1});  // the head of its 404
+  step(Failed{.request = 1, .failure = Failure::kMissing});
+  ASSERT_EQ(sent_.size(), 1u);
+  EXPECT_EQ(sent_[0].upstream, 1 - first);
+  answer(1);
+  EXPECT_TRUE(refused_.empty());
+  EXPECT_TRUE(router_->any_open(now_)) << "it is no failure of the server";
+  now_ += 1s;
+  EXPECT_THAT(step(Tick{}), testing::Contains(testing::VariantWith<Probe>(Probe{.upstream = first})));
+  step(Probed{.upstream = first, .models = {{"other"}}});
+  EXPECT_EQ(*ask(2), 1 - first);
+}
+
+TEST_F(RouterTest, where_no_upstream_has_the_model_any_more_that_is_said) {
+  start(2);
+  ask(1);
+  step(Failed{.request = 1, .failure = Failure::kMissing});
+  step(Failed{.request = 1, .failure = Failure::kMissing});
+  ASSERT_TRUE(refused_.contains(1));
+  EXPECT_EQ(refused_[1].status, 404);
+  EXPECT_THAT(refused_[1].why, HasSubstr("\"m\""));
+  EXPECT_EQ(router_->health(0).in_flight() + router_->health(1).in_flight(), 0);
+}
+
+TEST_F(RouterTest, thousands_of_models_that_come_and_go_cost_little) {
+  start(2);
+  std::vector<std::string> names;
+  for (int i = 0; i < 4096; ++i) names.push_back("model-" + std::to_string(i));
+  step(Probed{.upstream = 0, .models = names});
+  names.resize(10);
+  names.emplace_back("m");
+  names.emplace_back("m");
+  step(Probed{.upstream = 0, .models = names});
+  EXPECT_EQ(router_->all_models().size(), 11u);
+  EXPECT_EQ(router_->models(0).size(), 11u);
+  step(Arrived{.request = 1, .model = "model-5", .key = "k"});
+  ASSERT_FALSE(sent_.empty());
+  EXPECT_EQ(sent_.back().upstream, 0u) << "the other has not this one";
+  // One that has gone while a request has it ends its requests all the same.
+  step(Probed{.upstream = 0, .models = {{"m"}}});
+  answer(1);
+  step(Arrived{.request = 2, .model = "model-5", .key = "k"});
+  ASSERT_TRUE(refused_.contains(2));
+  EXPECT_EQ(router_->health(0).in_flight(), 0);
+}
+
 }  // namespace
 }  // namespace tandem::gateway
