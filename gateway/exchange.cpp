@@ -82,6 +82,7 @@ std::optional<wire::TransferRequest> transfer_of(const Exchange& exchange, const
     if (exchange.request.path.starts_with("/v1/messages")) headers.emplace_back("X-Api-Key", terms.key);
   }
   headers.emplace_back("X-Tandem-Priority", name_of(exchange.priority));
+  if (!exchange.via.empty()) headers.emplace_back("Via", exchange.via);
   for (const char* name : kPassedUp) {
     const auto value = exchange.request.header(name);
     if (!value.empty()) headers.emplace_back(name, value);

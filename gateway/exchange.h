@@ -26,6 +26,7 @@ struct Exchange {
   std::shared_ptr<const serve::KeyTerms> key;
   serve::Priority priority = serve::Priority::kInteractive;
   std::string session;  // as the client says it, or empty
+  std::string via;      // the gateways that it has come through, this one last
   Time arrived{};
   wire::HttpReply reply;
   std::string id;  // in the log of usage

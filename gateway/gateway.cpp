@@ -198,6 +198,11 @@ class Gateway::Loop {
 
   void take(HttpRequest request, const HttpReply& reply) {
     if (draining_) return reply(*closed());
+    // Gateways that name each other would hand it round for ever.
+    const std::string own = fmt::format("1.1 tandem-{:016x}", run_), before(request.header("via"));
+    if (before.find(own) != std::string::npos)
+      return reply(
+          error_response(508, "this request has come through this gateway before: its upstreams lead back to it"));
     auto key = access_.caller(request);
     if (auto refusal = access_.take_on(*key, request.peer)) return reply(std::move(*refusal));
     auto exchange = std::make_shared<Exchange>();
@@ -205,6 +210,7 @@ class Gateway::Loop {
     exchange->key = std::move(key);
     exchange->arrived = clock_.now();
     exchange->reply = reply;
+    exchange->via = before.empty() ? own : before + ", " + own;
     exchange->id = fmt::format("gateway-{:016x}-{}", run_, exchange->request.number);
     const uint64_t number = exchange->request.number;
     reading_.emplace(number, exchange);

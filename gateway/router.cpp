@@ -79,6 +79,7 @@ std::vector<RouterAction> Router::step(const RouterEvent& event, Time now) {
                         [&](const Tick&) { tick(now, actions); }},
              event);
   count_slots(now, actions);
+  place_waiting(now, actions);
   return actions;
 }
 
@@ -153,7 +154,8 @@ std::optional<size_t> Router::best_for(const Request& request, Time now, size_t&
     open.push_back(i);
     any_room = any_room || upstream.health.has_room();
   }
-  if (open.empty()) return std::nullopt;
+  // What was begun elsewhere is not held up; all else waits for room.
+  if (open.empty() || (!any_room && request.attempts == 0)) return std::nullopt;
   if (any_room) std::erase_if(open, [&](size_t i) { return !upstreams_[i].health.has_room(); });
   const auto& prefix = request.terms.prefix;
   const auto lengths = prefixes_.matches(prefix, upstreams_.size());
@@ -179,6 +181,11 @@ std::optional<size_t> Router::best_for(const Request& request, Time now, size_t&
   if (!best) best = *std::ranges::min_element(open, {}, cost);
   found = lengths[*best];
   return best;
+}
+
+// Those that began to wait first come first.
+void Router::place_waiting(Time now, Actions& actions) {
+  std::erase_if(unplaced_, [&](RequestNumber number) { return place(number, requests_.at(number), now, actions); });
 }
 
 bool Router::place(RequestNumber number, Request& request, Time now, Actions& actions) {
@@ -305,10 +312,6 @@ void Router::tick(Time now, Actions& actions) {
     const double seconds = usual(&Health::seconds);
     for (Upstream& upstream : upstreams_) upstream.health.forget_slowly(seconds);
   }
-  for (const RequestNumber number : std::vector(unplaced_)) {
-    Request& request = requests_.at(number);
-    if (place(number, request, now, actions)) std::erase(unplaced_, number);
-  }
   std::set<RequestNumber> late;
   for (const auto& [number, request] : requests_) {
     if (request.upstream || now - request.arrived < settings_.longest_wait) continue;
@@ -317,7 +320,7 @@ void Router::tick(Time now, Actions& actions) {
     };
     bool any = false;
     for (size_t i = 0; i < upstreams_.size(); ++i) any = any || open(i);
-    if (request.started || !any) late.insert(number);
+    if (!any) late.insert(number);
   }
   for (const RequestNumber number : late) {
     actions.emplace_back(refusal_of(number, requests_.at(number), now));

@@ -4,7 +4,8 @@
 // one that begins goes where the beginning of its prompt was computed last, unless that upstream has much more to do
 // than others, and else where an answer is to be expected first. What fails before any of its answer was passed on is
 // sent to another upstream; such repeats are at most a fifth of all requests, so that an outage is not made worse by
-// them. An upstream that serves several models counts with all of its slots for each; its limit holds all the same.
+// them. An upstream that serves several models counts with all of its slots for each; what is more than its limit
+// waits. Repeats alone may go beyond it.
 //
 // Pure state machine; thread safety: none.
 #pragma once
@@ -140,6 +141,7 @@ class Router {
   void end(RequestNumber number, Time now, Actions& actions);
   void admit(const std::string& model, const serve::AdmissionEvent& event, Time now, Actions& actions);
   void count_slots(Time now, Actions& actions);
+  void place_waiting(Time now, Actions& actions);
   bool place(RequestNumber number, Request& request, Time now, Actions& actions);
   std::optional<size_t> best_for(const Request& request, Time now, size_t& found) const;
   bool serves(const Upstream& upstream, const Arrived& terms, size_t index) const;

@@ -48,8 +48,36 @@ std::optional<StoredFile> PackageStore::find(const PackageDigest& digest) const 
   struct stat info {};
   if (!found.file || fstat(found.file.get(), &info) != 0 || !S_ISREG(info.st_mode)) return std::nullopt;
   found.bytes = static_cast<uint64_t>(info.st_size);
+  if (!is_whole(found)) {
+    ::unlink((folder_ / "files" / sha256).c_str());
+    return std::nullopt;
+  }
   (void)futimens(found.file.get(), nullptr);
   return found;
+}
+
+bool PackageStore::is_whole(const StoredFile& file) const {
+  {
+    const std::lock_guard lock(checked_->mutex);
+    if (checked_->files.contains(file.sha256)) return true;
+  }
+  PackageHasher hasher;
+  std::vector<char> buffer(size_t{1} << 20);
+  off_t at = 0;
+  ssize_t count = 0;
+  while ((count = ::pread(file.file.get(), buffer.data(), buffer.size(), at)) > 0) {
+    hasher.add({buffer.data(), static_cast<size_t>(count)});
+    at += count;
+  }
+  hasher.finish();
+  if (count < 0 || hasher.sha256() != file.sha256) return false;
+  note_whole(file.sha256);
+  return true;
+}
+
+void PackageStore::note_whole(const std::string& sha256) const {
+  const std::lock_guard lock(checked_->mutex);
+  checked_->files.insert(sha256);
 }
 
 PackageStore::Incoming::~Incoming() {
@@ -82,6 +110,7 @@ Result<StoredFile> PackageStore::keep(Incoming incoming, const PackageDigest& ex
   const auto place = folder_ / "files" / sha256;
   if (rename(incoming.path_.c_str(), place.c_str()) != 0) return fail(Status::from_errno(place.string(), errno));
   incoming.file_.reset();
+  note_whole(sha256);
   if (expected.kind == PackageDigest::Kind::kSha512) TRY(write_file(folder_ / "names" / expected.to_string(), sha256));
   make_room();
   auto kept = find(PackageDigest::sha256(sha256));

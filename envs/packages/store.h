@@ -13,7 +13,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <optional>
+#include <set>
 #include <stop_token>
 #include <string>
 
@@ -37,7 +40,8 @@ class PackageStore {
   // Makes the folders. `most_bytes`: of all files together.
   static Result<PackageStore> open(const fs::path& folder, uint64_t most_bytes);
 
-  // Nothing where it is not here. Notes the use.
+  // Nothing where it is not here. Notes the use. The first time in a process its bytes are checked: one that was
+  // damaged on disk is removed, and fetched anew by who asked.
   std::optional<StoredFile> find(const PackageDigest& digest) const;
 
   // A file that is being fetched; gone again where it is not put into place.
@@ -76,11 +80,19 @@ class PackageStore {
   Result<Lock> lock(const std::string& key, Duration wait, const std::stop_token& stop) const;
 
  private:
+  // By SHA-256: files whose bytes this process has seen to be right.
+  struct Checked {
+    std::mutex mutex;
+    std::set<std::string> files;
+  };
   PackageStore(fs::path folder, uint64_t most_bytes) : folder_(std::move(folder)), most_bytes_(most_bytes) {}
+  bool is_whole(const StoredFile& file) const;
+  void note_whole(const std::string& sha256) const;
   void make_room() const;
 
   fs::path folder_;
   uint64_t most_bytes_;
+  std::shared_ptr<Checked> checked_ = std::make_shared<Checked>();
 };
 
 }  // namespace tandem::envs

@@ -200,6 +200,12 @@ TEST_F(ServeGateway, keys_end_at_the_door_and_use_is_written) {
     for (const auto& [name, value] : got[0].headers) EXPECT_THAT(value, testing::Not(HasSubstr(editor.text))) << name;
   }
   EXPECT_THAT(text(root() / "serve.out"), testing::Not(HasSubstr("provider-secret")));
+  // One that has come through this gateway before is not handed on again.
+  wire::OutgoingRequest again{.url = url_ + "/v1/chat/completions", .body = R"({"model":"coder","messages":[]})"};
+  again.headers = {{"Authorization", "Bearer " + editor.text}, {"Via", std::string(got[0].header("via"))}};
+  const auto head = wire::http_request(again, [](const auto&, std::string_view) { return Status(); }, {});
+  ASSERT_TRUE(head) << head.error().to_string();
+  EXPECT_EQ(head->status, 508);
   server_.reset();
   stop = true;
   serving.join();

@@ -169,6 +169,19 @@ TEST_F(Packages, have_a_lock_for_each_key_that_one_holds_at_a_time) {
   EXPECT_EQ(together, 0);
 }
 
+TEST_F(Packages, that_were_damaged_on_disk_are_fetched_again_by_the_next_run) {
+  registry_.put_project("hello", {{"1.0", "", wheel_}});
+  EXPECT_EQ(body_of(ask(*open("one"), place_)), wheel_);
+  for (const auto& entry : fs::directory_iterator(scratch_.path / "store" / "files")) {
+    std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(20);
+    file.put('\x55');
+    file.put('\xaa');
+  }
+  EXPECT_EQ(body_of(ask(*open("two"), place_)), wheel_);
+  EXPECT_EQ(registry_.asked(upstream_), 2);
+}
+
 TEST_F(Packages, go_by_their_last_use_when_too_many_are_kept) {
   settings_.cache_mb = 1;
   const auto wheel_of = [](const char* version) { return PackageRegistry::wheel("hello", version, 600 << 10); };

@@ -168,6 +168,21 @@ TEST_F(RouterTest, a_request_that_goes_on_from_an_answer_goes_to_who_has_it) {
   EXPECT_THAT(refused_[4].why, HasSubstr("goes on from"));
 }
 
+TEST_F(RouterTest, an_upstream_of_several_models_gets_no_more_than_its_limit) {
+  start(1, 2);
+  step(Probed{.upstream = 0, .models = {{"m", "n", "o"}}});
+  sent_.clear();
+  RequestNumber number = 0;
+  for (const auto model : {"m", "n", "o", "m", "n", "o"})
+    step(Arrived{.request = ++number, .model = model, .key = "k", .priority = serve::Priority::kAutocomplete});
+  for (int ended = 0; ended < 6; ++ended) {
+    EXPECT_EQ(router_->health(0).in_flight(), std::min(2, 6 - ended));
+    answer(sent_[static_cast<size_t>(ended)].request);
+  }
+  EXPECT_EQ(sent_.size(), 6u);
+  EXPECT_TRUE(refused_.empty());
+}
+
 TEST_F(RouterTest, a_full_queue_is_said_at_once) {
   start(1, 1, 2);
   EXPECT_TRUE(ask(1));
