@@ -349,6 +349,7 @@ TEST_F(ServeAdapters, come_and_go_under_load_without_a_failed_request_or_a_leak)
 TEST_F(ServeAdapters, stay_through_sleep_and_go_with_their_model_to_a_promoted_version) {
   const fs::path same = folder("same"), other = folder("llama");
   if (!fs::exists(same)) fs::copy(root() / "model", same, fs::copy_options::recursive);
+  std::ofstream(same / "version.txt") << "another version of the same weights\n";
   if (!fs::exists(other)) fs::copy(fs::path(TANDEM_SOURCE_DIR) / "tests/golden/models/llama", other);
   start_with();
   const auto of_a = [&] { return said(post("/v1/chat/completions", question("a", 1))); };
