@@ -1,7 +1,6 @@
 #include "gateway/prefix_map.h"
 
 #include <functional>
-#include <ranges>
 
 namespace tandem::gateway {
 
@@ -19,7 +18,8 @@ std::vector<size_t> PrefixMap::matches(std::span<const uint64_t> chain, size_t u
 
 void PrefixMap::add(std::span<const uint64_t> chain, size_t upstream) {
   // The beginning is touched last: it goes after all that stands on it.
-  for (const uint64_t hash : std::views::reverse(chain)) {
+  for (size_t i = chain.size(); i-- > 0;) {
+    const uint64_t hash = chain[i];
     auto [one, fresh] = entries_.try_emplace(hash);
     if (!fresh) order_.erase(one->second.place);
     one->second.place = order_.insert(order_.end(), hash);

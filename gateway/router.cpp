@@ -290,8 +290,7 @@ void Router::take_probe_answer(const Probed& probed, Time now, Actions& actions)
   if (!probed.models) return;
   std::vector<std::string> models = *probed.models;
   std::ranges::sort(models);
-  const auto twice = std::ranges::unique(models);
-  models.erase(twice.begin(), twice.end());
+  models.erase(std::unique(models.begin(), models.end()), models.end());
   if (models == upstream.models) return;
   upstream.models = std::move(models);
   limits_.clear();  // counted anew
