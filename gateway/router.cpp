@@ -55,7 +55,6 @@ std::vector<RouterAction> Router::step(const RouterEvent& event, Time now) {
                           const auto found = requests_.find(answering.request);
                           if (found == requests_.end() || !found->second.upstream) return;
                           Request& request = found->second;
-                          request.answering = true;
                           Upstream& upstream = upstreams_[*request.upstream];
                           upstream.health.note(answering.rate, now);
                           upstream.health.answered(now - request.sent_at, usual(&Health::first_byte_seconds));

@@ -130,7 +130,6 @@ class Router {
     uint64_t tried = 0;                   // a bit for each upstream that failed it
     int attempts = 0;
     bool started = false;  // it has left the queue
-    bool answering = false;
     std::optional<Failure> last = {};
   };
   using Actions = std::vector<RouterAction>;
