@@ -28,7 +28,7 @@ class Gpu {
                                             devices[0].name, devices[0].major, devices[0].minor)));
     }
     TandemCudaStream stream = nullptr;
-    TRY(library->status("tandem_cuda_stream_create", library->functions().stream_create(0, &stream)));
+    TRY(library->status("tandem_cuda_stream_create", library->functions().stream_create(0, kTandemCudaExact, &stream)));
     return std::unique_ptr<Gpu>(new Gpu(std::move(*library), stream));
   }
   ~Gpu() {

@@ -22,25 +22,27 @@ Result<int> index_of(std::string_view device, std::string_view digits) {
   return fail(Status::invalid(fmt::format("\"{}\" has no number of a device", device)).hint("cuda:0 is the first GPU"));
 }
 
-Status look_for(const Device& device) {
+Result<cuda::Device> found_device(const Device& device) {
   const bool real = device.kind == Device::Kind::kCuda;
   const auto library = real ? cuda::Library::load() : cuda::Library::load_emulated();
-  if (!library) return Status::unfit(fmt::format("there is no {}: {}", to_string(device), library.error().message()));
+  if (!library)
+    return fail(Status::unfit(fmt::format("there is no {}: {}", to_string(device), library.error().message())));
   const auto devices = library->devices();
-  if (!devices) return Status::unfit(fmt::format("there is no {}: {}", to_string(device), devices.error().message()));
+  if (!devices)
+    return fail(Status::unfit(fmt::format("there is no {}: {}", to_string(device), devices.error().message())));
   if (devices->empty()) {
-    return Status::unfit(
-               fmt::format("there is no {}: no driver, or no GPU that this process may see", to_string(device)))
-        .hint("`tandem doctor` lists what is there; device: cpu computes on the processor");
+    return fail(
+        Status::unfit(fmt::format("there is no {}: no driver, or no GPU that this process may see", to_string(device)))
+            .hint("`tandem doctor` lists what is there; device: cpu computes on the processor"));
   }
   if (static_cast<size_t>(device.index) >= devices->size()) {
-    return Status::unfit(
-        fmt::format("there is no {}: this machine has {}, counted from 0", to_string(device), devices->size()));
+    return fail(Status::unfit(
+        fmt::format("there is no {}: this machine has {}, counted from 0", to_string(device), devices->size())));
   }
   const auto& found = (*devices)[static_cast<size_t>(device.index)];
-  if (found.supported()) return {};
-  return Status::unfit(fmt::format("{} is a {} of compute capability {}.{}, and {} holds code for 9.0 and 10.0",
-                                   to_string(device), found.name, found.major, found.minor, library->path()));
+  if (found.supported()) return found;
+  return fail(Status::unfit(fmt::format("{} is a {} of compute capability {}.{}, and {} holds code for 9.0 and 10.0",
+                                        to_string(device), found.name, found.major, found.minor, library->path())));
 }
 
 }  // namespace
@@ -50,9 +52,9 @@ std::string to_string(const Device& device) {
     case Device::Kind::kCpu:
       return device.isa ? fmt::format("cpu:{}", to_string(*device.isa)) : "cpu";
     case Device::Kind::kCuda:
-      return fmt::format("cuda:{}", device.index);
+      return fmt::format("cuda:{}{}", device.index, device.kernels == Device::Kernels::kExact ? ":exact" : "");
     case Device::Kind::kEmulated:
-      return fmt::format("emulated:{}", device.index);
+      return fmt::format("emulated:{}{}", device.index, device.kernels == Device::Kernels::kTensor ? ":tensor" : "");
     case Device::Kind::kAuto:
       break;
   }
@@ -67,11 +69,17 @@ Result<Device> device_named(std::string_view text) {
     const Device device{.kind = Kind::kCpu, .isa = isa};
     if (to_string(device) == text) return device;
   }
-  const auto colon = text.find(':');
-  const std::string_view kind = text.substr(0, colon);
-  const std::string_view digits = colon == std::string_view::npos ? "" : text.substr(colon + 1);
-  if (kind == "cuda") return Device{.kind = Kind::kCuda, .index = TRY(index_of(text, digits))};
-  if (kind == "emulated") return Device{.kind = Kind::kEmulated, .index = TRY(index_of(text, digits))};
+  const std::vector<std::string_view> parts = split(text, ':');
+  if (parts[0] == "cuda" || parts[0] == "emulated") {
+    const Kind found = parts[0] == "cuda" ? Kind::kCuda : Kind::kEmulated;
+    Device device{.kind = found, .index = TRY(index_of(text, parts.size() > 1 ? parts[1] : ""))};
+    device.kernels = found == Kind::kCuda ? Device::Kernels::kTensor : Device::Kernels::kExact;
+    if (parts.size() == 2) return device;
+    device.kernels = parts[2] == "exact" ? Device::Kernels::kExact : Device::Kernels::kTensor;
+    if (parts.size() == 3 && (parts[2] == "exact" || parts[2] == "tensor")) return device;
+    return fail(Status::invalid(fmt::format("device: \"{}\" names no kernels of {}:{}", text, parts[0], parts[1]))
+                    .hint(fmt::format("{0}:{1}:exact or {0}:{1}:tensor", parts[0], parts[1])));
+  }
   std::vector<std::string> names = {"auto", "cpu", "cuda:0", "emulated:0"};
   for (const Isa isa : kIsas) names.push_back(to_string(Device{.kind = Kind::kCpu, .isa = isa}));
   const std::vector<std::string_view> known(names.begin(), names.end());
@@ -85,11 +93,18 @@ Result<Device> find_device(const Device& wanted) {
     return wanted;
   }
   if (wanted.kind != Device::Kind::kAuto) {
-    TRY(look_for(wanted));
+    TRY(found_device(wanted));
     return wanted;
   }
-  const Device first{.kind = Device::Kind::kCuda};
-  return look_for(first) ? first : Device{.kind = Device::Kind::kCpu};
+  const Device first{.kind = Device::Kind::kCuda, .kernels = Device::Kernels::kTensor};
+  return found_device(first) ? first : Device{.kind = Device::Kind::kCpu};
+}
+
+Result<std::string> numerics_id(const Device& device, std::string_view format) {
+  if (device.on_cpu()) return TRY(Stream::cpu(1, device.isa)).numerics_id(format);
+  if (device.kernels == Device::Kernels::kExact) return numerics_id(Isa::kAvx2, format);
+  const auto found = TRY(found_device(device));
+  return numerics_id(found.major == 9 ? "hopper" : "blackwell", format);
 }
 
 Result<Device> find_device(std::string_view text) { return find_device(TRY(device_named(text))); }

@@ -16,18 +16,26 @@ struct Device {
   Kind kind = Kind::kAuto;
   std::optional<Isa> isa = {};  // of a CPU; none: the fastest
   int index = 0;                // of a GPU, real or emulated
+  // What a GPU adds up products with: tensor cores, or chains of fused multiply-adds, whose bits are those of AVX2.
+  enum class Kernels : uint8_t { kExact, kTensor };
+  Kernels kernels = Kernels::kExact;
 
   bool on_cpu() const { return kind == Kind::kCpu; }
   friend bool operator==(const Device&, const Device&) = default;
 };
 
-// "auto", "cpu", "cpu:avx2", "cuda:0", "emulated:0". kInvalid: a word that is none of them.
+// "auto", "cpu", "cpu:avx2", "cuda:0", "cuda:0:exact", "emulated:0", "emulated:0:tensor". Without a word for them the
+// kernels of a GPU are `tensor`, those of an emulated one `exact`. kInvalid: a word that is none of them.
 Result<Device> device_named(std::string_view text);
 std::string to_string(const Device& device);
 
 // Of `auto` what it stands for here: the first GPU that the library has code for, else the CPU. kUnfit where a device
 // is not there, with what is missing.
 Result<Device> find_device(const Device& wanted);
+
+// Of the kernels that it runs: those of its instruction set, of AVX2 for a GPU's `exact` ones, else of its tensor
+// cores. kUnfit where the device is not there.
+Result<std::string> numerics_id(const Device& device, std::string_view format);
 
 // Of a command's `--device`, or of a key of that name: both of the above.
 Result<Device> find_device(std::string_view text);

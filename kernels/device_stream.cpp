@@ -104,7 +104,10 @@ namespace {
 Result<std::shared_ptr<detail::DeviceState>> open_stream(const cuda::Library& library, const Device& device,
                                                          std::shared_ptr<detail::Holders> holders) {
   TandemCudaStream stream = nullptr;
-  TRY(library.status("tandem_cuda_stream_create", library.functions().stream_create(device.index, &stream)));
+  TRY(library.status(
+      "tandem_cuda_stream_create",
+      library.functions().stream_create(
+          device.index, device.kernels == Device::Kernels::kTensor ? kTandemCudaTensor : kTandemCudaExact, &stream)));
   return std::shared_ptr<detail::DeviceState>(new detail::DeviceState{library, device, stream, std::move(holders)});
 }
 
@@ -124,7 +127,8 @@ Result<DeviceStream> DeviceStream::another() const {
 const Device& DeviceStream::device() const { return state_->device; }
 
 std::string DeviceStream::numerics_id(std::string_view format) const {
-  return kernels::numerics_id(Isa::kAvx2, format);
+  // The device is there, or there were no stream.
+  return kernels::numerics_id(device(), format).value_or("unknown");
 }
 
 size_t DeviceStream::free_bytes() const {

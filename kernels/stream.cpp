@@ -85,9 +85,11 @@ void Stream::tell_slow(const char* reason) {
   spdlog::info("kernels: {}", reason);
 }
 
-std::string numerics_id(Isa isa, std::string_view format) {
+std::string numerics_id(Isa isa, std::string_view format) { return numerics_id(to_string(isa), format); }
+
+std::string numerics_id(std::string_view arithmetic, std::string_view format) {
   constexpr int kContractVersion = 3;  // raised whenever bits of a kernel or of a training step change
-  return fmt::format("v{}-{}-{}", kContractVersion, to_string(isa), format);
+  return fmt::format("v{}-{}-{}", kContractVersion, arithmetic, format);
 }
 
 std::string Stream::numerics_id(std::string_view format) const { return kernels::numerics_id(isa_, format); }

@@ -23,6 +23,7 @@ std::vector<Isa> supported_isas();
 // Two results are comparable bit by bit only where this is equal: contract version, instruction set, number format of
 // the products.
 std::string numerics_id(Isa isa, std::string_view format);
+std::string numerics_id(std::string_view arithmetic, std::string_view format);
 
 struct CpuOperations;
 

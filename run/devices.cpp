@@ -19,9 +19,10 @@ Result<Device> read_device(const RunConfig& config, const std::string& text, con
   return device;
 }
 
-// The instruction set whose bits a device has, where that does not depend on the machine.
-std::optional<kernels::Isa> bits_of(const Device& device) {
-  return device.on_cpu() ? device.isa : std::optional(kernels::Isa::kAvx2);
+// Whose bits a device has, where that does not depend on the machine.
+std::optional<std::string> bits_of(const Device& device) {
+  if (device.on_cpu()) return device.isa ? std::optional(std::string(to_string(*device.isa))) : std::nullopt;
+  return device.kernels == Device::Kernels::kTensor ? "tensor cores" : std::string(to_string(kernels::Isa::kAvx2));
 }
 
 }  // namespace
@@ -40,14 +41,14 @@ Result<RoleDevices> devices_of(const RunConfig& config) {
   for (Device& device : devices.rollouts) all.push_back(&device);
   const auto decided = std::ranges::find_if(all, [](const Device* device) { return bits_of(*device).has_value(); });
   if (decided == all.end()) return devices;
-  const auto isa = bits_of(**decided);
+  const auto bits = bits_of(**decided);
   for (Device* device : all) {
-    if (!bits_of(*device)) device->isa = isa;
-    if (bits_of(*device) == isa) continue;
+    if (!bits_of(*device)) device->isa = (*decided)->on_cpu() ? (*decided)->isa : kernels::Isa::kAvx2;
+    if (bits_of(*device) == bits) continue;
     return fail(Status::invalid(fmt::format("{} and {} do not compute the same bits, and trainer and engines must",
                                             kernels::to_string(**decided), kernels::to_string(*device)))
                     .at("device, trainer.device, rollout.devices")
-                    .hint("a GPU has the bits of cpu:avx2"));
+                    .hint("cuda:0:exact has the bits of cpu:avx2"));
   }
   return devices;
 }

@@ -132,8 +132,7 @@ Status run_follower(const TrainerSettings& settings, const Clock& clock, const s
   zmq::context_t context;
   auto coordinator = TRY(wire::Socket::connect(context, settings.coordinator, settings.identity,
                                                settings.secret ? &*settings.secret : nullptr));
-  const std::string numerics_id =
-      TRY(model::Place{.device = settings.place.device}.host_stream()).numerics_id(model::to_string(settings.format));
+  const std::string numerics_id = TRY(kernels::numerics_id(settings.place.device, model::to_string(settings.format)));
   wire::CoordinatorLink link(std::move(coordinator), clock, [&](wire::Hello::Builder hello) {
     hello.setRole("trainer");
     hello.setName(settings.identity.sender);

@@ -57,12 +57,13 @@ int tandem_cuda_device(int index, TandemCudaDevice* device) {
   return kTandemCudaOk;
 }
 
-int tandem_cuda_stream_create(int device, TandemCudaStream* stream) {
+int tandem_cuda_stream_create(int device, int kernels, TandemCudaStream* stream) {
   if (stream == nullptr) return kTandemCudaNull;
+  if (kernels != kTandemCudaExact && kernels != kTandemCudaTensor) return kTandemCudaShape;
   if (const int code = code_of(cudaSetDevice(device))) return code;
   cudaStream_t made = nullptr;
   if (const int code = code_of(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking))) return code;
-  *stream = new (std::nothrow) TandemCudaStreamState{device, made};
+  *stream = new (std::nothrow) TandemCudaStreamState{device, made, kernels == kTandemCudaTensor};
   if (*stream != nullptr) return kTandemCudaOk;
   (void)cudaStreamDestroy(made);
   return code_of(cudaErrorMemoryAllocation);

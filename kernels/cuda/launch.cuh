@@ -3,10 +3,12 @@
 
 #include "kernels/cuda/execution.cuh"
 #include "kernels/cuda/mxfp8.cuh"
+#include "kernels/cuda/warps.cuh"
 
 struct TandemCudaStreamState {
   int device;
   cudaStream_t stream;
+  bool tensor;  // kTandemCudaTensor
 };
 
 namespace tandem::kernels::cuda {
@@ -22,15 +24,42 @@ __global__ void __launch_bounds__(Kernel::kThreads) execute(const __grid_constan
   for (int phase = 0; kernel.run(blockIdx.x, phase, threadIdx.x, shared, own); ++phase) __syncthreads();
 }
 
+template <ByWarps Kernel>
+__global__ void __launch_bounds__(Kernel::kWarps* kWarp) execute_warps(const __grid_constant__ Kernel kernel) {
+  extern __shared__ __align__(128) uint8_t memory[];
+  auto& shared = *reinterpret_cast<typename Kernel::Shared*>(memory);
+  typename Kernel::Private own;
+  for (int phase = 0; kernel.run(blockIdx.x, phase, threadIdx.x / kWarp, shared, own); ++phase) __syncthreads();
+}
+
+constexpr int kMostDevices = 64;
+
 class Launch {
  public:
   explicit Launch(const TandemCudaStreamState& stream) : stream_(stream) {}
 
   template <typename Kernel>
   int run(const Kernel& kernel, int64_t blocks) const {
-    execute<<<static_cast<unsigned>(blocks), Kernel::kThreads, 0, stream_.stream>>>(kernel);
+    if constexpr (ByWarps<Kernel>) {
+      // More than 48 KiB a block must be asked for, once a device and kernel.
+      static bool allowed[kMostDevices] = {};
+      const bool known = stream_.device < kMostDevices && allowed[stream_.device];
+      if (const int code =
+              known ? 0
+                    : code_of(cudaFuncSetAttribute(execute_warps<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                   static_cast<int>(sizeof(typename Kernel::Shared)))))
+        return code;
+      if (!known && stream_.device < kMostDevices) allowed[stream_.device] = true;
+      execute_warps<<<static_cast<unsigned>(blocks), Kernel::kWarps * kWarp, sizeof(typename Kernel::Shared),
+                      stream_.stream>>>(kernel);
+    } else {
+      execute<<<static_cast<unsigned>(blocks), Kernel::kThreads, 0, stream_.stream>>>(kernel);
+    }
     return code_of(cudaGetLastError());
   }
+
+  // Whether products are those of tensor cores (warps.cuh), else chains of fused multiply-adds.
+  bool tensor() const { return stream_.tensor; }
 
   // Products on tensor cores that take scales, where the stream's device has them (mxfp8.cu).
   bool has_block_scaling() const;

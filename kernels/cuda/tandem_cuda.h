@@ -30,7 +30,7 @@ extern "C" {
 #pragma GCC visibility push(default) /* all that the library shows */
 
 /* Raised with every change of this interface; a library of another version is refused by its loader. */
-#define TANDEM_CUDA_VERSION 6
+#define TANDEM_CUDA_VERSION 7
 
 enum TandemCudaError {
   kTandemCudaOk = 0,
@@ -56,7 +56,12 @@ int tandem_cuda_device_count(int* count);
 int tandem_cuda_device(int index, TandemCudaDevice* device);
 
 typedef struct TandemCudaStreamState* TandemCudaStream;
-int tandem_cuda_stream_create(int device, TandemCudaStream* stream);
+/* What adds up products of bf16 on a stream. Exact: one chain of fused multiply-adds over k for each element, the bits of
+ * AVX2. Tensor: tensor cores, 16 of k after the other from first to last (what the last lacks is 0), each added to the sum
+ * as kernels/reference/tensor_cores.h says of mma.sync; where "one fused chain" is written below it is this one, and all
+ * else stays as it is. Products of fp32 are exact on both. */
+enum TandemCudaKernels { kTandemCudaExact = 0, kTandemCudaTensor = 1 };
+int tandem_cuda_stream_create(int device, int kernels, TandemCudaStream* stream);
 int tandem_cuda_stream_destroy(TandemCudaStream stream);
 /* Waits until everything on the stream is done, and reports what went wrong there. */
 int tandem_cuda_synchronize(TandemCudaStream stream);

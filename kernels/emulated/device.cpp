@@ -16,9 +16,9 @@ Device::Device(int index, const Settings& settings)
       threads_(static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 8u))),
       random_(settings.seed.value_or(0) + static_cast<uint64_t>(index)) {}
 
-Stream* Device::open() {
+Stream* Device::open(bool tensor) {
   const std::lock_guard lock(mutex_);
-  return streams_.emplace_back(new Stream{*this, {}}).get();
+  return streams_.emplace_back(new Stream{*this, tensor}).get();
 }
 
 void Device::close(Stream* stream) {

@@ -15,7 +15,7 @@
 #include <random>
 #include <vector>
 
-#include "kernels/cuda/execution.cuh"
+#include "kernels/cuda/warps.cuh"
 #include "kernels/emulated/memory.h"
 #include "kernels/emulated/settings.h"
 #include "kernels/threads.h"
@@ -29,7 +29,8 @@ class Device;
 
 struct Stream {
   Device& device;
-  std::deque<std::function<void()>> work;
+  bool tensor;  // kTandemCudaTensor
+  std::deque<std::function<void()>> work = {};
 };
 
 // A place in a stream's work. Recorded `recorded` times, of which work has passed `passed`.
@@ -43,7 +44,7 @@ class Device {
  public:
   Device(int index, const Settings& settings);
 
-  Stream* open();
+  Stream* open(bool tensor);
   void close(Stream* stream);
   int allocate(size_t bytes, void** memory);
   int free(void* memory);
@@ -70,13 +71,14 @@ class Device {
     const int parts = static_cast<int>(std::min<int64_t>(blocks, 4 * threads_.threads()));
     threads_.run(parts, [&](int part) {
       const auto shared = std::make_unique<typename Kernel::Shared>();
-      std::vector<typename Kernel::Private> own(Kernel::kThreads);
+      constexpr int kWorkers = cuda::workers_of<Kernel>();
+      std::vector<typename Kernel::Private> own(kWorkers);
       for (int64_t block = blocks * part / parts; block < blocks * (part + 1) / parts; ++block) {
         bool more = true;
         for (int phase = 0; more; ++phase) {
-          for (int i = 0; i < Kernel::kThreads; ++i) {
-            const int thread = descending ? Kernel::kThreads - 1 - i : i;
-            more = kernel.run(block, phase, thread, *shared, own[thread]);
+          for (int i = 0; i < kWorkers; ++i) {
+            const int worker = descending ? kWorkers - 1 - i : i;
+            more = kernel.run(block, phase, worker, *shared, own[worker]);
           }
         }
       }

@@ -51,6 +51,7 @@ struct Queue {
   int run(const Kernel& kernel, int64_t blocks) const {
     return stream.device.launch(stream, kernel, blocks);
   }
+  bool tensor() const { return stream.tensor; }
 };
 
 template <typename Arguments>
@@ -111,12 +112,13 @@ int tandem_cuda_device(int index, TandemCudaDevice* device) {
   return kTandemCudaOk;
 }
 
-int tandem_cuda_stream_create(int device, TandemCudaStream* stream) {
+int tandem_cuda_stream_create(int device, int kernels, TandemCudaStream* stream) {
   if (stream == nullptr) return kTandemCudaNull;
+  if (kernels != kTandemCudaExact && kernels != kTandemCudaTensor) return kTandemCudaShape;
   if (!devices().settings) return emulated::kSettings;
   emulated::Device* const found = device_at(device);
   if (found == nullptr) return emulated::kNoDevice;
-  *stream = static_cast<TandemCudaStream>(found->open());
+  *stream = static_cast<TandemCudaStream>(found->open(kernels == kTandemCudaTensor));
   return kTandemCudaOk;
 }
 int tandem_cuda_stream_destroy(TandemCudaStream stream) {

@@ -22,7 +22,7 @@ void reduce_on(int rank, int ranks, const GroupFolder& folder, const kernels::cu
   auto meeting = meet_locally({.folder = folder.path(), .rank = rank, .ranks = ranks, .deadline = kEnough});
   ASSERT_TRUE(meeting) << meeting.error().to_string();
   TandemCudaStream stream = nullptr;
-  ASSERT_EQ(f.stream_create(rank, &stream), 0);
+  ASSERT_EQ(f.stream_create(rank, kTandemCudaExact, &stream), 0);
   {
     auto group = meet_by_nccl(**meeting, nccl, {.kernels = kernels, .stream = stream, .deadline = kEnough});
     ASSERT_TRUE(group) << group.error().to_string();

@@ -29,7 +29,7 @@ void in_group_of_threads(int ranks, const Use& use, int stuck_rank = -1) {
       auto meeting = meet_locally({.folder = folder.path(), .rank = rank, .ranks = ranks, .deadline = kEnough});
       ASSERT_TRUE(meeting) << meeting.error().to_string();
       TandemCudaStream stream = nullptr;
-      ASSERT_EQ(kernels->functions().stream_create(rank == stuck_rank, &stream), 0);
+      ASSERT_EQ(kernels->functions().stream_create(rank == stuck_rank, kTandemCudaExact, &stream), 0);
       {
         auto group = meet_by_nccl(**meeting, *nccl, {.kernels = *kernels, .stream = stream, .deadline = kEnough});
         ASSERT_TRUE(group) << group.error().to_string();

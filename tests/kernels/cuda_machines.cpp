@@ -17,12 +17,13 @@ void* HostMachine::put_bytes(const void* values, size_t bytes) {
 
 void HostMachine::get_bytes(const void* from, void* to, size_t bytes) { std::memcpy(to, from, bytes); }
 
-Result<std::unique_ptr<DeviceMachine>> DeviceMachine::find() {
+Result<std::unique_ptr<DeviceMachine>> DeviceMachine::find(bool tensor) {
   Library library = TRY(Library::load());
   const std::vector<Device> devices = TRY(library.devices());
   if (devices.empty() || !devices[0].supported()) return fail(Status::unfit("no GPU that the library has code for"));
   TandemCudaStream stream = nullptr;
-  TRY(library.status("tandem_cuda_stream_create", library.functions().stream_create(0, &stream)));
+  TRY(library.status("tandem_cuda_stream_create",
+                     library.functions().stream_create(0, tensor ? kTandemCudaTensor : kTandemCudaExact, &stream)));
   return std::unique_ptr<DeviceMachine>(new DeviceMachine(std::move(library), stream));
 }
 

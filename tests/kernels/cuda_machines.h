@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/cuda/library.h"
+#include "kernels/cuda/warps.cuh"
 #include "kernels/formats/bf16.h"
 #include "tests/kernels/support.h"
 
@@ -57,36 +58,38 @@ class Machine {
 // reads what another thread writes in it. What is not written yet is garbage.
 class HostExecution {
  public:
-  explicit HostExecution(bool descending) : descending_(descending) {}
+  explicit HostExecution(bool descending, bool tensor = false) : descending_(descending), tensor_(tensor) {}
+  bool tensor() const { return tensor_; }
 
   template <typename Kernel>
   int run(const Kernel& kernel, int64_t blocks) {
     const auto shared = std::make_unique<typename Kernel::Shared>();
-    std::vector<typename Kernel::Private> own(Kernel::kThreads);
+    constexpr int kWorkers = workers_of<Kernel>();
+    std::vector<typename Kernel::Private> own(kWorkers);
     for (int64_t block = 0; block < blocks; ++block) {
       std::memset(static_cast<void*>(shared.get()), 0xff, sizeof *shared);
       std::memset(static_cast<void*>(own.data()), 0xff, own.size() * sizeof own[0]);
       bool more = true;
       for (int phase = 0; more; ++phase) {
         int going_on = 0;
-        for (int i = 0; i < Kernel::kThreads; ++i) {
-          const int thread = descending_ ? Kernel::kThreads - 1 - i : i;
-          going_on += kernel.run(block, phase, thread, *shared, own[thread]);
+        for (int i = 0; i < kWorkers; ++i) {
+          const int worker = descending_ ? kWorkers - 1 - i : i;
+          going_on += kernel.run(block, phase, worker, *shared, own[worker]);
         }
-        EXPECT_TRUE(going_on == 0 || going_on == Kernel::kThreads) << "threads part at phase " << phase;
-        more = going_on == Kernel::kThreads;
+        EXPECT_TRUE(going_on == 0 || going_on == kWorkers) << "threads part at phase " << phase;
+        more = going_on == kWorkers;
       }
     }
     return 0;
   }
 
  private:
-  bool descending_;
+  bool descending_, tensor_;
 };
 
 class HostMachine : public Machine {
  public:
-  explicit HostMachine(bool descending = false) : execution_(descending) {}
+  explicit HostMachine(bool descending = false, bool tensor = false) : execution_(descending, tensor) {}
 #define TANDEM_CUDA_RUN(operation, Arguments) int run(const TandemCuda##Arguments& arguments) override;
   TANDEM_CUDA_OPERATIONS(TANDEM_CUDA_RUN)
 #undef TANDEM_CUDA_RUN
@@ -103,7 +106,7 @@ class HostMachine : public Machine {
 // The first GPU, where there is one and the library for it.
 class DeviceMachine : public Machine {
  public:
-  static Result<std::unique_ptr<DeviceMachine>> find();
+  static Result<std::unique_ptr<DeviceMachine>> find(bool tensor = false);
   ~DeviceMachine() override;
 #define TANDEM_CUDA_RUN(operation, Arguments) int run(const TandemCuda##Arguments& arguments) override;
   TANDEM_CUDA_OPERATIONS(TANDEM_CUDA_RUN)

@@ -135,6 +135,12 @@ Status Learner::rebuild_weights() {
   return ready();
 }
 
+std::string Learner::numerics_id() const {
+  const std::string_view format = model::to_string(weights_->format());
+  if (device_.on_cpu()) return stream_.numerics_id(format);
+  return kernels::numerics_id(device_, format).value_or("unknown");  // it is there: passes run on it
+}
+
 Status Learner::ready() { return on_device_ ? weights_->encode(stream_) : weights_->pack(stream_); }
 
 Status Learner::copy_weights(std::unique_ptr<model::Weights>& copy) {

@@ -129,7 +129,7 @@ class Learner {
   Status prepare(const Algorithm& algorithm);
   // Counts a step whose batch has nothing to learn from.
   void skip() { ++steps_, ++updates_; }
-  std::string numerics_id() const { return stream_.numerics_id(model::to_string(weights_->format())); }
+  std::string numerics_id() const;
 
   // One step on sampled trajectories. `version` is that of the current weights; the exactness check compares tokens of
   // it. Where the batch has one update, the policy before the step is the current one. Without a correction, ratios are

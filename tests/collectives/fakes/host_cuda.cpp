@@ -70,7 +70,7 @@ int tandem_cuda_device(int, TandemCudaDevice* device) {
   *device = {"host", 9, 0, 0};
   return 0;
 }
-int tandem_cuda_stream_create(int device, TandemCudaStream* stream) {
+int tandem_cuda_stream_create(int device, int /*kernels*/, TandemCudaStream* stream) {
   *stream = new TandemCudaStreamState{device != 0};
   return 0;
 }
