@@ -19,13 +19,16 @@
 #define TANDEM_HD inline
 #endif
 
-// Before a loop whose reads do not wait for each other.
+// Before a loop whose reads do not wait for each other, and before one that picks registers.
 #ifdef __CUDA_ARCH__
 #define TANDEM_UNROLL_8 _Pragma("unroll 8")
+#define TANDEM_UNROLL _Pragma("unroll")
 #elif defined(__CUDACC__)
 #define TANDEM_UNROLL_8
+#define TANDEM_UNROLL
 #else
 #define TANDEM_UNROLL_8 _Pragma("GCC unroll 8")
+#define TANDEM_UNROLL
 #endif
 
 namespace tandem::kernels::cuda {

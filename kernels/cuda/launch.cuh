@@ -18,14 +18,14 @@ inline int code_of(cudaError_t error) {
 }
 
 template <typename Kernel>
-__global__ void __launch_bounds__(Kernel::kThreads) execute(const __grid_constant__ Kernel kernel) {
+__global__ void __launch_bounds__(workers_of<Kernel>()) execute(const __grid_constant__ Kernel kernel) {
   __shared__ typename Kernel::Shared shared;
   typename Kernel::Private own;
   for (int phase = 0; kernel.run(blockIdx.x, phase, threadIdx.x, shared, own); ++phase) __syncthreads();
 }
 
 template <ByWarps Kernel>
-__global__ void __launch_bounds__(Kernel::kWarps* kWarp) execute_warps(const __grid_constant__ Kernel kernel) {
+__global__ void __launch_bounds__(workers_of<Kernel>() * kWarp) execute_warps(const __grid_constant__ Kernel kernel) {
   extern __shared__ __align__(128) uint8_t memory[];
   auto& shared = *reinterpret_cast<typename Kernel::Shared*>(memory);
   typename Kernel::Private own;
@@ -50,10 +50,10 @@ class Launch {
                                                    static_cast<int>(sizeof(typename Kernel::Shared)))))
         return code;
       if (!known && stream_.device < kMostDevices) allowed[stream_.device] = true;
-      execute_warps<<<static_cast<unsigned>(blocks), Kernel::kWarps * kWarp, sizeof(typename Kernel::Shared),
+      execute_warps<<<static_cast<unsigned>(blocks), workers_of<Kernel>() * kWarp, sizeof(typename Kernel::Shared),
                       stream_.stream>>>(kernel);
     } else {
-      execute<<<static_cast<unsigned>(blocks), Kernel::kThreads, 0, stream_.stream>>>(kernel);
+      execute<<<static_cast<unsigned>(blocks), workers_of<Kernel>(), 0, stream_.stream>>>(kernel);
     }
     return code_of(cudaGetLastError());
   }

@@ -16,15 +16,21 @@ namespace tandem::kernels::cuda {
 
 constexpr int kWarp = 32;
 
+// A kernel's workers, each of which runs a phase: kWarps warps or kThreads threads of a block. A kernel that is written
+// for tiles of both kinds has those of its tile, as Workers.
 template <typename Kernel>
 concept ByWarps = requires {
   Kernel::kWarps;
-};
-// Of a block: warps or threads, each of which runs a phase.
+}
+|| requires { Kernel::Workers::kWarps; };
 template <typename Kernel>
 constexpr int workers_of() {
-  if constexpr (ByWarps<Kernel>)
+  if constexpr (requires { Kernel::kWarps; })
     return Kernel::kWarps;
+  else if constexpr (requires { Kernel::Workers::kWarps; })
+    return Kernel::Workers::kWarps;
+  else if constexpr (requires { Kernel::Workers::kThreads; })
+    return Kernel::Workers::kThreads;
   else
     return Kernel::kThreads;
 }

@@ -144,15 +144,15 @@ void append(Bytes& bytes, std::vector<T> values) {
   bytes.insert(bytes.end(), start, start + values.size() * sizeof(T));
 }
 
-inline void expect_no_order_of_threads(Case result_of) {
-  HostMachine ascending(false), descending(true);
+inline void expect_no_order_of_threads(Case result_of, bool tensor = false) {
+  HostMachine ascending(false, tensor), descending(true, tensor);
   EXPECT_TRUE(result_of(ascending) == result_of(descending)) << "threads of a phase see each other's writes";
 }
 
-inline void expect_bits_of_the_host(Case result_of) {
-  auto device = DeviceMachine::find();
+inline void expect_bits_of_the_host(Case result_of, bool tensor = false) {
+  auto device = DeviceMachine::find(tensor);
   if (!device) GTEST_SKIP() << device.error().to_string();
-  HostMachine host;
+  HostMachine host(false, tensor);
   const Bytes expected = result_of(host), got = result_of(**device);
   ASSERT_EQ(got.size(), expected.size());
   const auto first = std::mismatch(got.begin(), got.end(), expected.begin()).first - got.begin();
@@ -163,7 +163,12 @@ inline void expect_bits_of_the_host(Case result_of) {
   TEST(CudaHost, name##_does_not_depend_on_the_order_of_threads) { expect_no_order_of_threads(name##_case); } \
   TEST(CudaDevice, name##_gives_the_bits_of_the_host) { expect_bits_of_the_host(name##_case); }
 
-// The same, and the bits of the AVX2 kernel: what name##_on_cpu(stream) gives.
+// The same of a stream whose kernels are `tensor`.
+#define TANDEM_CUDA_TENSOR_TESTS(name)                                                                            \
+  TEST(CudaHost, name##_does_not_depend_on_the_order_of_warps) { expect_no_order_of_threads(name##_case, true); } \
+  TEST(CudaDevice, name##_gives_the_bits_of_the_host) { expect_bits_of_the_host(name##_case, true); }
+
+// The same as the first, and the bits of the AVX2 kernel: what name##_on_cpu(stream) gives.
 #define TANDEM_CUDA_AGAINST_AVX2_TESTS(name)                                                                        \
   TANDEM_CUDA_CASE_TESTS(name)                                                                                      \
   TEST(CudaHost, name##_gives_the_bits_of_the_avx2_kernel) {                                                        \
