@@ -3,31 +3,12 @@
 // only where they are asked for. A pick's logit is formed anew, by the same chain and so with the same bits.
 #pragma once
 
-#include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/gemm.cuh"
+#include "kernels/cuda/tensor_lm_head.cuh"
 
 namespace tandem::kernels::cuda {
 
-constexpr int kPanel = 64;       // columns
-constexpr int kSlabPanels = 64;  // joined in order; then the slabs are, in order
-static_assert(kPanel == ProductTile::kSide && kPanel == kKeyBlock);
-
-TANDEM_HD int64_t panels_of(int vocabulary) { return pieces(vocabulary, kPanel); }
-
-// A maximum, the sum of e^(x - maximum), and where the maximum was first seen.
-struct PanelSum {
-  float maximum, sum;
-  int32_t best;
-};
-
-TANDEM_HD void join(PanelSum& total, const PanelSum& next) {
-  if (next.maximum > total.maximum) total.best = next.best;
-  if (next.maximum == -infinity()) return;
-  const float maximum = larger(total.maximum, next.maximum);
-  const float kept = total.maximum == -infinity() ? 0.0f : total.sum * exponential(total.maximum - maximum);
-  total.sum = kept + next.sum * exponential(next.maximum - maximum);
-  total.maximum = maximum;
-}
+static_assert(kPanel == ProductTile::kSide);
 
 // 64 rows by one panel: logits in shared memory, where `Row` finds those of a row.
 template <typename Row, typename T>
@@ -154,15 +135,30 @@ int operate(Execution& execution, const Arguments& h) {
   const LogitTiles<PanelOfRow<Arguments>, T> tiles{
       {h, sums}, h.hidden, h.head, h.rows, h.width, h.vocabulary, 0, static_cast<int>(panels_of(h.vocabulary))};
   PanelSum* const slabs = sums + h.rows * panels_of(h.vocabulary);
+  bool tensor = false;
+  if constexpr (std::is_same_v<Arguments, TandemCudaLmHead>) tensor = execution.tensor();
   return in_order(
-      [&] { return start(execution, tiles, tiles.blocks()); },
+      [&] {
+        if constexpr (std::is_same_v<Arguments, TandemCudaLmHead>) {
+          if (tensor)
+            return run_tensor_logits(execution, TensorPanelSums{h, sums}, h, 0,
+                                     static_cast<int>(panels_of(h.vocabulary)));
+        }
+        return start(execution, tiles, tiles.blocks());
+      },
       [&] {
         return each_element(execution, h.rows * slabs_of(h.vocabulary), JoinedSlab{sums, slabs, h.vocabulary});
       },
       [&] {
         return each_element(execution, h.rows, RowOfSlabs<Arguments>{h, slabs});
       },
-      [&] { return each_element(execution, h.pick_count, PickedLogprob<Arguments>{h}); });
+      [&] {
+        if constexpr (std::is_same_v<Arguments, TandemCudaLmHead>) {
+          if (tensor)
+            return start(execution, TensorPickedLogprobs{h}, pieces(h.pick_count, TensorPickedLogprobs::kPicks));
+        }
+        return each_element(execution, h.pick_count, PickedLogprob<Arguments>{h});
+      });
 }
 
 }  // namespace tandem::kernels::cuda

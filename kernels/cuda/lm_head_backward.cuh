@@ -17,8 +17,7 @@ struct LogitGradients {
   TANDEM_HD void operator()(int64_t row, int panel, float* logits) const {
     const float log_sum = h.log_sum[row];
     const int64_t begin = first_pick(row), end = first_pick(row + 1);
-    float weight = 0;
-    for (int64_t i = begin; i < end; ++i) weight = weight + h.grad_logprobs[i];
+    const float weight = weight_of(begin, end);
     float entropy[kPanel];
     for (int column = 0; column < kPanel; ++column) {
       const float logprob = logits[column] - log_sum;
@@ -35,7 +34,11 @@ struct LogitGradients {
     for (int column = 0; column < kPanel; ++column) target[column] = to_bf16_bits(logits[column]);
   }
 
- private:
+  TANDEM_HD float weight_of(int64_t begin, int64_t end) const {
+    float weight = 0;
+    for (int64_t i = begin; i < end; ++i) weight = weight + h.grad_logprobs[i];
+    return weight;
+  }
   // The first pick whose row is not below `row`.
   TANDEM_HD int64_t first_pick(int64_t row) const {
     int64_t begin = 0, end = h.pick_count;
@@ -48,6 +51,51 @@ struct LogitGradients {
       }
     }
     return begin;
+  }
+};
+
+// The same of a row whose logits lie in registers.
+struct TensorLogitGradients {
+  LogitGradients of;
+  TANDEM_HD void operator()(const Registers<int, 1>& of_row, int rows, int panel, Registers<float, 16>& logits) const {
+    const TandemCudaLmHeadBackward& h = of.h;
+    Registers<float, 2> parts;
+    each_lane([&](int lane) {
+      const int row = of_row.at(lane, 0);
+      const bool there = row < rows;
+      const float log_sum = there ? h.log_sum[row] : 0.0f;
+      const int64_t begin = there ? of.first_pick(row) : 0, end = there ? of.first_pick(row + 1) : 0;
+      const float weight = of.weight_of(begin, end);
+      float entropy[16];
+      TANDEM_UNROLL
+      for (int i = 0; i < 16; ++i) {
+        const float logprob = logits.at(lane, i) - log_sum;
+        const float probability = exponential(logprob);
+        entropy[i] = probability > 0 ? probability * logprob : 0.0f;
+        logits.at(lane, i) = probability * -weight;
+      }
+      const auto term = [&](int across, int second) { return entropy[across * 2 + second]; };
+      parts.at(lane, 0) = own_part_of_block(term, 0);
+      parts.at(lane, 1) = own_part_of_block(term, 1);
+      for (int64_t pick = begin; pick < end; ++pick) {
+        const int column = h.picks[pick].token - panel * kPanel;
+        TANDEM_UNROLL
+        for (int i = 0; i < 16; ++i) {
+          if (column == column_of_logit(lane, i)) logits.at(lane, i) = logits.at(lane, i) + h.grad_logprobs[pick];
+        }
+      }
+      if (!there) return;
+      uint16_t* const target = of.grads + row * kGradientColumns + panel % kGradientPanels * kPanel;
+      TANDEM_UNROLL
+      for (int i = 0; i < 16; ++i) target[column_of_logit(lane, i)] = to_bf16_bits(logits.at(lane, i));
+    });
+    join_quads(parts, 0, [](float a, float b) { return a + b; });
+    join_quads(parts, 1, [](float a, float b) { return a + b; });
+    each_lane([&](int lane) {
+      const int row = of_row.at(lane, 0);
+      if (h.entropy && row < rows && lane % 4 == 0)
+        of.terms[row * panels_of(h.vocabulary) + panel] = joined_sum(parts, lane, 0);
+    });
   }
 };
 
@@ -97,9 +145,13 @@ int lm_head_backward_slab(Execution& execution, const TandemCudaLmHeadBackward& 
   to_hidden.accumulate = to_head.accumulate = 1;
   to_hidden.n = to_head.n = h.width;
   to_hidden.out_stride = to_head.out_stride = h.width;
-  return in_order([&] { return start(execution, tiles, tiles.blocks()); },
-                  [&] { return operate(execution, to_hidden); },
-                  [&] { return h.grad_head ? operate(execution, to_head) : kTandemCudaOk; });
+  return in_order(
+      [&] {
+        return execution.tensor() ? run_tensor_logits(execution, TensorLogitGradients{row}, h, first_panel, panels)
+                                  : start(execution, tiles, tiles.blocks());
+      },
+      [&] { return operate(execution, to_hidden); },
+      [&] { return h.grad_head ? operate(execution, to_head) : kTandemCudaOk; });
 }
 
 template <typename Execution>

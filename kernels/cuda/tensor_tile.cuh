@@ -35,7 +35,12 @@ TANDEM_HD void pieces_of(const Operand& side, int row, int k, int depth, uint16_
       values[i] = at_row < side.rows && at_k < depth ? to_bf16_bits(side.at(at_row, at_k)) : uint16_t{0};
     }
   }
-  memcpy(__builtin_assume_aligned(to, 16), values, sizeof values);
+#ifdef __CUDA_ARCH__
+  *reinterpret_cast<uint4*>(to) = make_uint4(pair_of_bf16(values[0], values[1]), pair_of_bf16(values[2], values[3]),
+                                             pair_of_bf16(values[4], values[5]), pair_of_bf16(values[6], values[7]));
+#else
+  memcpy(to, values, sizeof values);
+#endif
 }
 // Whether a side's pieces can be copied as they lie.
 TANDEM_HD bool by_pieces(const Operand& side, bool along_k) {

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "kernels/cuda/lm_head.cuh"
 #include "kernels/lm_head.h"
 #include "tests/kernels/cuda_machines.h"
 
@@ -77,6 +78,126 @@ Bytes lm_head_backward_case(Machine& machine) {
   return bytes;
 }
 TANDEM_CUDA_CASE_TESTS(lm_head_backward)
+
+// Of a stream whose kernels are `tensor`: all rows as above, and as many that they are of several tiles.
+Bytes tensor_lm_head_case(Machine& machine) {
+  Bytes bytes = lm_head_case(machine);
+  for (const int rows : {17, 70, 130}) {
+    TandemCudaLmHead h = forward(machine);
+    h.rows = rows;
+    h.vocabulary = 200;
+    h.hidden = machine.place(random_bf16(static_cast<size_t>(rows) * kWidth, 5));
+    h.workspace_bytes = lm_head_workspace(rows, h.vocabulary);
+    h.workspace = machine.room<char>(h.workspace_bytes);
+    h.logits = nullptr;
+    h.log_sum = machine.room<float>(rows);
+    h.argmax = machine.room<int32_t>(rows);
+    h.panel_sums = machine.room<float>(static_cast<size_t>(rows) * 4 * 2);
+    EXPECT_EQ(machine.run(h), 0);
+    append(bytes, machine.fetch(h.log_sum, rows));
+    append(bytes, machine.fetch(h.argmax, rows));
+    append(bytes, machine.fetch(h.panel_sums, static_cast<size_t>(rows) * 4 * 2));
+    append(bytes, machine.fetch(h.logprobs, kPicks.size()));
+  }
+  return bytes;
+}
+TANDEM_CUDA_TENSOR_TESTS(tensor_lm_head)
+Bytes tensor_lm_head_backward_case(Machine& machine) { return lm_head_backward_case(machine); }
+TANDEM_CUDA_TENSOR_TESTS(tensor_lm_head_backward)
+
+float tensor_product(const std::vector<bf16>& a, size_t a_at, const std::vector<bf16>& b, size_t b_at, int count,
+                     size_t a_step = 1, size_t b_step = 1) {
+  std::vector<uint16_t> x, y;
+  for (int i = 0; i < count; ++i) {
+    x.push_back(a[a_at + i * a_step].bits);
+    y.push_back(b[b_at + i * b_step].bits);
+  }
+  return tensor_chain<TensorBf16>(x.data(), y.data(), count);
+}
+
+TEST(CudaHost, a_tensor_lm_head_and_its_gradient_are_those_of_logits_by_chains_of_sixteen) {
+  HostMachine machine(false, true);
+  const TandemCudaLmHead h = forward(machine);
+  ASSERT_EQ(machine.run(h), 0);
+  const auto states = hidden(), weight = head();
+  const auto logits = machine.fetch(h.logits, kRows * kPanels * 64), log_sum = machine.fetch(h.log_sum, kRows);
+  const auto sums = machine.fetch(h.panel_sums, kRows * kPanels * 2);
+  const auto argmax = machine.fetch(h.argmax, kRows);
+  const auto logprobs = machine.fetch(h.logprobs, kPicks.size());
+  for (int row = 0; row < kRows; ++row) {
+    std::vector<PanelSum> slabs;
+    for (int panel = 0; panel < kPanels; ++panel) {
+      std::vector<float> terms(64);
+      PanelSum expected{-infinity(), 0, panel * 64};
+      for (int column = 0; column < 64; ++column) {
+        const int token = panel * 64 + column;
+        const float logit =
+            token < kVocabulary ? tensor_product(states, row * kWidth, weight, token * kWidth, kWidth) : -infinity();
+        terms[column] = logit;
+        ASSERT_EQ(logits[(row * kPanels + panel) * 64 + column], logit) << row << ", " << token;
+        if (logit > expected.maximum) expected = {logit, 0, token};
+      }
+      for (float& term : terms) term = exponential(term - expected.maximum);
+      expected.sum = sum_of_block(terms.data());
+      ASSERT_EQ(sums[(row * kPanels + panel) * 2], expected.maximum);
+      ASSERT_EQ(sums[(row * kPanels + panel) * 2 + 1], expected.sum) << row << ", " << panel;
+      if (panel % kSlabPanels == 0) slabs.push_back({-infinity(), 0, 0});
+      join(slabs.back(), expected);
+    }
+    PanelSum total = slabs[0];
+    for (size_t i = 1; i < slabs.size(); ++i) join(total, slabs[i]);
+    EXPECT_EQ(log_sum[row], log_of_sum(total.maximum, total.sum));
+    EXPECT_EQ(argmax[row], total.best);
+  }
+  for (size_t i = 0; i < kPicks.size(); ++i)
+    EXPECT_EQ(logprobs[i], logits[kPicks[i].row * kPanels * 64 + kPicks[i].token] - log_sum[kPicks[i].row]) << i;
+
+  const TandemCudaLmHeadBackward back = backward(machine, log_sum);
+  ASSERT_EQ(machine.run(back), 0);
+  const auto entropy = machine.fetch(back.entropy, kRows),
+             grad_hidden = machine.fetch(back.grad_hidden, kRows * kWidth);
+  const auto grad_head = machine.fetch(back.grad_head, kVocabulary * kWidth);
+  std::vector<bf16> grads(static_cast<size_t>(kRows) * kPanels * 64);
+  for (int row = 0; row < kRows; ++row) {
+    double sum = 0;
+    for (int panel = 0; panel < kPanels; ++panel) {
+      std::vector<float> terms(64);
+      for (int column = 0; column < 64; ++column) {
+        const size_t at = static_cast<size_t>(row * kPanels + panel) * 64 + column;
+        const float logprob = logits[at] - log_sum[row], probability = exponential(logprob);
+        terms[column] = probability > 0 ? probability * logprob : 0.0f;
+        float given = 0, grad = 0;
+        for (size_t i = 0; i < kPicks.size(); ++i) {
+          if (kPicks[i].row == row) given = given + kGradients[i];
+        }
+        grad = probability * -given;
+        for (size_t i = 0; i < kPicks.size(); ++i) {
+          if (kPicks[i].row == row && kPicks[i].token == panel * 64 + column) grad = grad + kGradients[i];
+        }
+        grads[at] = to_bf16(grad);
+      }
+      sum = sum + sum_of_block(terms.data());
+    }
+    EXPECT_EQ(entropy[row], static_cast<float>(-sum)) << row;
+  }
+  std::vector<float> expected = random_floats(kRows * kWidth, 3),
+                     expected_head = random_floats(kVocabulary * kWidth, 4);
+  for (int first = 0; first < kVocabulary; first += 2048) {
+    const int columns = std::min(2048, kVocabulary - first);
+    for (int row = 0; row < kRows; ++row) {
+      for (int i = 0; i < kWidth; ++i)
+        expected[row * kWidth + i] += tensor_product(grads, static_cast<size_t>(row) * kPanels * 64 + first, weight,
+                                                     static_cast<size_t>(first) * kWidth + i, columns, 1, kWidth);
+    }
+  }
+  EXPECT_EQ(grad_hidden, expected);
+  for (int token = 0; token < kVocabulary; token += 37) {
+    for (int i = 0; i < kWidth; ++i) {
+      const float sum = tensor_product(grads, token, states, i, kRows, static_cast<size_t>(kPanels) * 64, kWidth);
+      ASSERT_EQ(grad_head[token * kWidth + i], expected_head[token * kWidth + i] + sum) << token << ", " << i;
+    }
+  }
+}
 
 double ulp(float value) { return std::nextafter(std::abs(value), INFINITY) - std::abs(value); }
 

@@ -2,8 +2,7 @@
 #include <cmath>
 #include <random>
 
-#include "kernels/cuda/quantize.cuh"
-#include "kernels/cuda/tensor_sums.cuh"
+#include "kernels/cuda/gemm.cuh"
 #include "tests/kernels/cuda_machines.h"
 
 namespace tandem::kernels::cuda {
@@ -115,6 +114,36 @@ TANDEM_CUDA_TENSOR_TESTS(tensor_products)
 TEST(CudaHost, tensor_products_are_chains_of_sixteen) {
   HostMachine machine(false, true);
   EXPECT_TRUE(tensor_products_case(machine) == as_defined());
+}
+
+// Every tile that a product may be computed by, its sides as they may lie.
+template <typename Tile>
+void expect_bits_of_a_tile(bool a_turned, bool b_turned) {
+  const Product p{150, 140, 200, a_turned, b_turned, a_turned ? 2 : 4};
+  const auto a = spread_values(static_cast<size_t>(p.m) * p.k, 1), b = spread_values(static_cast<size_t>(p.n) * p.k, 2);
+  for (const bool descending : {false, true}) {
+    HostMachine machine(false, true);
+    TandemCudaGemm g = arguments_of(machine, p, a, b);
+    g.out_float = machine.room<float>(static_cast<size_t>(p.m) * (p.n + 1));
+    HostExecution execution(descending, true);
+    const GemmKernel<TandemCudaGemm, Tile> kernel{g};
+    ASSERT_EQ(start(execution, kernel, kernel.tile().blocks()), 0);
+    const auto got = machine.fetch(g.out_float, static_cast<size_t>(p.m) * (p.n + 1));
+    for (int row = 0; row < p.m; row += 7) {
+      for (int column = 0; column < p.n; column += 3)
+        ASSERT_EQ(got[row * (p.n + 1) + column], element(a, row, b, column, p.k)) << row << ", " << column;
+    }
+  }
+}
+TEST(CudaHost, every_tile_of_a_tensor_product_gives_its_bits) {
+  expect_bits_of_a_tile<TensorTile<16, 64, 1, 4, true, true, 5>>(false, false);
+  expect_bits_of_a_tile<TensorTile<64, 64, 2, 2, true, true>>(false, false);
+  expect_bits_of_a_tile<TensorTile<64, 64, 2, 2, true, false>>(false, true);
+  expect_bits_of_a_tile<TensorTile<64, 64, 2, 2, false, false>>(true, true);
+  expect_bits_of_a_tile<TensorTile<128, 128, 2, 4, true, true>>(false, false);
+  expect_bits_of_a_tile<TensorTile<128, 128, 2, 4, true, false>>(false, true);
+  expect_bits_of_a_tile<TensorTile<128, 128, 2, 4, false, false>>(true, true);
+  expect_bits_of_a_tile<TensorTile<128, 128, 2, 4, true, true>>(true, false);
 }
 
 TEST(CudaHost, a_sum_of_terms_taken_apart_is_the_sum_of_a_tensor_core) {
