@@ -1,9 +1,10 @@
-// The kernels of libtandem_cuda.so on the first GPU. They are written for their bits, not for speed: the figures say
-// what that costs, beside what another library makes of the same machine (scripts/gpu-check).
+// The kernels of libtandem_cuda.so on the first GPU: those of tensor cores, and what the bits of AVX2 cost there. What
+// another library makes of the same machine stands beside it in the result of scripts/gpu-check.
 #include <fmt/format.h>
 
 #include <numeric>
 
+#include "base/random.h"
 #include "bench/measure.h"
 #include "kernels/cuda/library.h"
 #include "kernels/quantize.h"
@@ -18,7 +19,7 @@ using kernels::cuda::Library;
 // Memory of the GPU with values of the host, for as long as the bench runs.
 class Gpu {
  public:
-  static Result<std::unique_ptr<Gpu>> find() {
+  static Result<std::unique_ptr<Gpu>> find(TandemCudaKernels kernels) {
     auto library = Library::load();
     if (!library) return fail(Status::unfit(library.error().message()).hint(library.error().hint()));
     const auto devices = TRY(library->devices());
@@ -28,7 +29,7 @@ class Gpu {
                                             devices[0].name, devices[0].major, devices[0].minor)));
     }
     TandemCudaStream stream = nullptr;
-    TRY(library->status("tandem_cuda_stream_create", library->functions().stream_create(0, kTandemCudaExact, &stream)));
+    TRY(library->status("tandem_cuda_stream_create", library->functions().stream_create(0, kernels, &stream)));
     return std::unique_ptr<Gpu>(new Gpu(std::move(*library), stream));
   }
   ~Gpu() {
@@ -53,17 +54,19 @@ class Gpu {
     return static_cast<T*>(memory);
   }
 
-  // The median of an operation's seconds, launch and wait among them.
+  // The median of an operation's seconds, of ten that are put on the stream before one wait.
   template <typename Arguments>
   Result<double> seconds(int (*operation)(TandemCudaStream, const Arguments*), const Arguments& arguments,
                          double about) {
-    return median_seconds(about, [&]() -> Status {
-      TRY(library_.status("launch", operation(stream_, &arguments)));
+    const double seconds = TRY(median_seconds(about, [&]() -> Status {
+      for (int i = 0; i < kAtOnce; ++i) TRY(library_.status("launch", operation(stream_, &arguments)));
       return library_.status("tandem_cuda_synchronize", functions().synchronize(stream_));
-    });
+    }));
+    return seconds / kAtOnce;
   }
 
  private:
+  static constexpr int kAtOnce = 10;
   Gpu(Library library, TandemCudaStream stream) : library_(std::move(library)), stream_(stream) {}
 
   Library library_;
@@ -72,6 +75,14 @@ class Gpu {
 };
 
 constexpr uint16_t kHalf = 0x3f00;  // 0.5 as bf16
+
+// Random values between -1 and 1: a GPU multiplies equal ones faster.
+std::vector<uint16_t> random_bf16(size_t count, uint64_t seed) {
+  std::vector<uint16_t> values(count);
+  Random random(seed);
+  for (auto& value : values) value = kernels::to_bf16(static_cast<float>(2 * random.uniform() - 1)).bits;
+  return values;
+}
 
 struct CudaBench {
   Gpu& gpu;
@@ -94,13 +105,41 @@ struct CudaBench {
   }
 };
 
+// A product of a Linear, of the gradient of its input, and of the gradient of its weight, of tensor cores.
+Status tensor_products(CudaBench& bench, int m, int n, int k) {
+  const double flops = 2.0 * m * n * k;
+  TandemCudaGemm g{};
+  g.a = TRY(bench.gpu.array(random_bf16(static_cast<size_t>(m) * k, 1)));
+  g.b = TRY(bench.gpu.array(random_bf16(static_cast<size_t>(n) * k, 2)));
+  uint16_t* const out = TRY(bench.gpu.array(static_cast<size_t>(m) * n, kHalf));
+  float* const sums = TRY(bench.gpu.array(static_cast<size_t>(m) * n, 0.0f));
+  const auto run = [&](std::string_view what, bool a_along_k, bool b_along_k) {
+    g.a_row_stride = a_along_k ? k : 1;
+    g.a_k_stride = a_along_k ? 1 : m;
+    g.b_row_stride = b_along_k ? k : 1;
+    g.b_k_stride = b_along_k ? 1 : n;
+    g.m = m;
+    g.n = n;
+    g.k = k;
+    g.out_stride = n;
+    g.out = a_along_k ? out : nullptr;
+    g.out_float = a_along_k ? nullptr : sums;
+    g.accumulate = a_along_k ? 0 : 1;
+    return bench.product(fmt::format("tensor: gemm {}x{}x{}{}", m, n, k, what), flops, bench.gpu.functions().gemm, g);
+  };
+  TRY(run("", true, true));
+  if (m < 128) return {};
+  TRY(run(", gradient of an input", true, false));
+  return run(", gradient of a weight", false, false);
+}
+
 Status products(CudaBench& bench, int m, int n, int k) {
   const size_t of_a = static_cast<size_t>(m) * k, of_b = static_cast<size_t>(n) * k;
   TandemCudaGemm g{};
-  g.a = TRY(bench.gpu.array(of_a, kHalf));
+  g.a = TRY(bench.gpu.array(random_bf16(of_a, 1)));
   g.a_row_stride = g.b_row_stride = k;
   g.a_k_stride = g.b_k_stride = 1;
-  g.b = TRY(bench.gpu.array(of_b, kHalf));
+  g.b = TRY(bench.gpu.array(random_bf16(of_b, 2)));
   g.out = TRY(bench.gpu.array(static_cast<size_t>(m) * n, kHalf));
   g.out_stride = n;
   g.m = m;
@@ -148,7 +187,7 @@ Status products(CudaBench& bench, int m, int n, int k) {
 }
 
 // SmolLM2-135M's heads: a prompt of `tokens`.
-Status attention(CudaBench& bench, int tokens) {
+Status attention(CudaBench& bench, int tokens, std::string_view kernels) {
   constexpr int kHeads = 9, kKvHeads = 3, kSize = 64, kPage = 64;
   const int pages = (tokens + kPage - 1) / kPage;
   std::vector<int32_t> counting(tokens);
@@ -167,22 +206,22 @@ Status attention(CudaBench& bench, int tokens) {
   a.kv_heads = kKvHeads;
   a.head_size = kSize;
   a.scale = 0.125f;
-  return bench.product(fmt::format("attention, prefill of {}", tokens), 2.0 * tokens * (tokens + 1.0) * kHeads * kSize,
-                       bench.gpu.functions().attention, a);
+  return bench.product(fmt::format("{}attention, prefill of {}", kernels, tokens),
+                       2.0 * tokens * (tokens + 1.0) * kHeads * kSize, bench.gpu.functions().attention, a);
 }
 
-Status log_probabilities(CudaBench& bench, int rows) {
+Status log_probabilities(CudaBench& bench, int rows, std::string_view kernels) {
   constexpr int kWidth = 576, kVocabulary = 49152;
   TandemCudaLmHead h{};
-  h.hidden = TRY(bench.gpu.array(static_cast<size_t>(rows) * kWidth, kHalf));
-  h.head = TRY(bench.gpu.array(static_cast<size_t>(kVocabulary) * kWidth, kHalf));
+  h.hidden = TRY(bench.gpu.array(random_bf16(static_cast<size_t>(rows) * kWidth, 1)));
+  h.head = TRY(bench.gpu.array(random_bf16(static_cast<size_t>(kVocabulary) * kWidth, 2)));
   h.log_sum = TRY(bench.gpu.array(rows, 0.0f));
   h.rows = rows;
   h.width = kWidth;
   h.vocabulary = kVocabulary;
   h.workspace_bytes = bench.gpu.functions().lm_head_workspace(rows, kVocabulary);
   h.workspace = TRY(bench.gpu.array(h.workspace_bytes, char{0}));
-  return bench.product(fmt::format("log-probabilities {}x{}x{}", rows, kVocabulary, kWidth),
+  return bench.product(fmt::format("{}log-probabilities {}x{}x{}", kernels, rows, kVocabulary, kWidth),
                        2.0 * rows * kVocabulary * kWidth, bench.gpu.functions().lm_head, h);
 }
 
@@ -234,13 +273,21 @@ Status optimizer(CudaBench& bench) {
 }  // namespace
 
 Result<std::vector<Figure>> bench_cuda(const Settings& settings) {
-  const auto gpu = TRY(Gpu::find());
   std::vector<Figure> figures;
+  {
+    const auto gpu = TRY(Gpu::find(kTandemCudaTensor));
+    CudaBench bench{*gpu, settings.seconds, figures};
+    for (const int rows : {1, 16, 64, 512, 4096}) TRY(tensor_products(bench, rows, 3072, 576));
+    for (const int rows : {1, 64, 4096}) TRY(tensor_products(bench, rows, 4096, 4096));
+    TRY(attention(bench, 2048, "tensor: "));
+    for (const int rows : {1, 64, 1024}) TRY(log_probabilities(bench, rows, "tensor: "));
+  }
+  const auto gpu = TRY(Gpu::find(kTandemCudaExact));
   CudaBench bench{*gpu, settings.seconds, figures};
   TRY(products(bench, 512, 3072, 576));
   TRY(products(bench, 4096, 4096, 4096));
-  TRY(attention(bench, 2048));
-  TRY(log_probabilities(bench, 1024));
+  TRY(attention(bench, 2048, ""));
+  TRY(log_probabilities(bench, 1024, ""));
   TRY(rows(bench));
   TRY(optimizer(bench));
   return figures;

@@ -146,8 +146,7 @@ int tandem_cuda_copy_to_host(TandemCudaStream stream, void* host, const void* de
 }
 
 int tandem_cuda_copy_on_device(TandemCudaStream stream, void* to, const void* from, size_t bytes) {
-  return on(stream,
-            [&](cudaStream_t raw) { return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, raw); });
+  return on(stream, [&](cudaStream_t raw) { return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, raw); });
 }
 
 int tandem_cuda_allocate_host(TandemCudaStream stream, size_t bytes, void** memory) {

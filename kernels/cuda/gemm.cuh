@@ -173,12 +173,22 @@ int with_tensor_tile(bool a_along_k, bool b_along_k, int64_t rows, int64_t colum
   return with_tensor_tile<128, 128, 2, 4>(a_along_k, b_along_k, body);
 }
 
+// Whether wgmma, whose tiles are of 128 x 256, is quicker: where they keep a GPU busy.
+inline bool fits_wgmma(const TandemCudaGemm& g, const ProductTile& sides) {
+  constexpr int64_t kBusy = 100;
+  return g.k > 0 && pieces(g.m, 128) * pieces(g.n, 256) >= kBusy && by_pieces(sides.a, sides.a.dense_k()) &&
+         by_pieces(sides.b, sides.b.dense_k());
+}
+
 template <typename Execution, OneOf<TandemCudaGemm, TandemCudaGemmFloat> Arguments>
 int operate(Execution& execution, const Arguments& g) {
   if (const int code = check_gemm(g)) return code;
   if constexpr (std::is_same_v<Arguments, TandemCudaGemm>) {
     if (execution.tensor()) {
       const ProductTile sides = GemmKernel<Arguments>{g}.tile();
+      if constexpr (requires { execution.run_tensor_gemm(g); }) {
+        if (fits_wgmma(g, sides) && execution.has_wgmma()) return execution.run_tensor_gemm(g);
+      }
       return with_tensor_tile(sides.a.dense_k(), sides.b.dense_k(), g.m, g.n,
                               [&]<typename Tile>(std::type_identity<Tile>) {
                                 const GemmKernel<Arguments, Tile> kernel{g};

@@ -20,6 +20,7 @@ namespace tandem::kernels::cuda {
 constexpr int kWarpgroup = 128, kProductThreads = 3 * kWarpgroup;
 constexpr int kSwizzle = 128;      // bytes of a row of a tile, along k
 constexpr size_t kAligned = 1024;  // where swizzled tiles begin
+constexpr int kGroupRows = 64;     // of bf16, of a side that does not lie along k
 
 // The result in tiles, taken in bands of rows: those under way at one time share what they read in the L2 cache.
 template <int Rows, int Columns>
@@ -39,19 +40,27 @@ struct Tiles {
   }
 };
 
-// Of [rows][k] in boxes of `box_rows` rows and kSwizzle bytes of k; what lies beyond the matrix is brought as 0. By the
-// driver's encoder, which this library does not link. False where that cannot be had or refuses.
+// Of [rows][k], `row_stride` elements from row to row, in boxes of `box_rows` rows and kSwizzle bytes of k; what lies
+// beyond the matrix is brought as 0. By the driver's encoder, which this library does not link. False where that cannot
+// be had or refuses.
+inline PFN_cuTensorMapEncodeTiled_v12000 tensor_map_encoder() {
+  static const auto encoder = []() -> PFN_cuTensorMapEncodeTiled_v12000 {
+    void* found = nullptr;
+    cudaDriverEntryPointQueryResult result{};
+    const auto error =
+        cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &result);
+    return error == cudaSuccess && result == cudaDriverEntryPointSuccess
+               ? reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(found)
+               : nullptr;
+  }();
+  return encoder;
+}
 template <typename T>
-bool describe(const T* values, int rows, int k, int box_rows, CUtensorMap& map) {
-  void* found = nullptr;
-  cudaDriverEntryPointQueryResult result{};
-  if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &result) !=
-          cudaSuccess ||
-      result != cudaDriverEntryPointSuccess)
-    return false;
-  const auto encode = reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(found);
+bool describe(const T* values, int rows, int k, int64_t row_stride, int box_rows, CUtensorMap& map) {
+  const auto encode = tensor_map_encoder();
+  if (encode == nullptr) return false;
   const cuuint64_t sizes[] = {static_cast<cuuint64_t>(k), static_cast<cuuint64_t>(rows)};
-  const cuuint64_t strides[] = {static_cast<cuuint64_t>(k) * sizeof(T)};
+  const cuuint64_t strides[] = {static_cast<cuuint64_t>(row_stride) * sizeof(T)};
   const cuuint32_t box[] = {kSwizzle / sizeof(T), static_cast<cuuint32_t>(box_rows)}, every[] = {1, 1};
   const auto type = sizeof(T) == 2 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_UINT8;
   return encode(&map, type, 2, const_cast<T*>(values), sizes, strides, box, every, CU_TENSOR_MAP_INTERLEAVE_NONE,
@@ -59,18 +68,16 @@ bool describe(const T* values, int rows, int k, int box_rows, CUtensorMap& map) 
                 CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
-// Starts `kernel` on as many blocks as the device has processors, or as there are tiles.
-template <typename Kernel, typename... Arguments>
-int start_persistent(const Kernel& kernel, const TandemCudaStreamState& stream, int64_t tiles, size_t shared_bytes,
+// Starts the kernel on as many blocks as the device has processors, or as there are tiles.
+template <auto kKernel, typename... Arguments>
+int start_persistent(const TandemCudaStreamState& stream, int64_t tiles, size_t shared_bytes,
                      const Arguments&... arguments) {
   int processors = 0;
   if (const int code = code_of(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, stream.device)))
     return code;
-  if (const int code = code_of(
-          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes))))
-    return code;
+  if (const int code = allow_shared_memory<kKernel>(stream.device, shared_bytes)) return code;
   const auto blocks = static_cast<unsigned>(tiles < processors ? tiles : processors);
-  kernel<<<blocks, kProductThreads, shared_bytes, stream.stream>>>(arguments...);
+  kKernel<<<blocks, kProductThreads, shared_bytes, stream.stream>>>(arguments...);
   return code_of(cudaGetLastError());
 }
 
@@ -84,12 +91,16 @@ __device__ inline void bring(void* to, const CUtensorMap& matrix, int k, int row
       : "memory");
 }
 
-// Rows of 128 bytes along k, swizzled by 128 bytes; eight rows are 1024 bytes.
-__device__ inline uint64_t descriptor(const void* rows) {
-  return static_cast<uint64_t>((shared_address(rows) & 0x3ffff) >> 4) | uint64_t{1} << 16 | uint64_t{1024 >> 4} << 32 |
-         uint64_t{1} << 62;
+// Rows of 128 bytes along k, swizzled by 128 bytes; eight rows are 1024 bytes. Or lines of 64 rows for each of k, eight
+// lines are 1024 bytes, and the next 64 rows lie behind all of a stage's lines.
+template <bool AlongK = true>
+__device__ uint64_t descriptor(const void* rows) {
+  return static_cast<uint64_t>((shared_address(rows) & 0x3ffff) >> 4) |
+         uint64_t{AlongK ? 1 : kGroupRows * kSwizzle >> 4} << 16 | uint64_t{1024 >> 4} << 32 | uint64_t{1} << 62;
 }
-constexpr int kAlong = 32 >> 4;  // from an instruction's k to the next, in units of a descriptor's address
+// From an instruction's k to the next, in units of a descriptor's address.
+template <bool AlongK = true>
+constexpr int kAlong = (AlongK ? 32 : 16 * kSwizzle) >> 4;
 
 __device__ inline void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ inline void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
@@ -111,6 +122,16 @@ struct Position {
   }
 };
 
+template <int Rows, bool AlongK>
+__device__ void bring_side(uint8_t* to, const CUtensorMap& matrix, int k, int row, uint64_t* barrier) {
+  if constexpr (AlongK) {
+    bring(to, matrix, k, row, barrier);
+  } else {
+    for (int group = 0; group < Rows / kGroupRows; ++group)
+      bring(to + group * kGroupRows * kSwizzle, matrix, row + group * kGroupRows, k, barrier);
+  }
+}
+
 // A ring of tiles of both sides, with room for `Stages`.
 template <int Stages, int RowsOfA, int RowsOfB>
 struct Ring {
@@ -126,8 +147,9 @@ struct Ring {
     }
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   }
-  // By one thread: all tiles that this block multiplies; `elements` of k in a stage.
-  template <typename T>
+  // By one thread: all tiles that this block multiplies; `elements` of k in a stage. A side that does not lie along k
+  // comes as 64 rows beside each other for each of k, group after group of them.
+  template <bool AAlongK = true, bool BAlongK = true, typename T>
   __device__ void fill(const T& tiles, const CUtensorMap& of_a, const CUtensorMap& of_b, int k, int elements) {
     Position<Stages> at{.parity = 1};
     for (int64_t tile = blockIdx.x; tile < tiles.count(); tile += gridDim.x) {
@@ -135,8 +157,8 @@ struct Ring {
       for (int first = 0; first < k; first += elements, at.next()) {
         wait_for(&empty[at.stage], at.parity);
         expect_bytes(&full[at.stage], (RowsOfA + RowsOfB) * kSwizzle);
-        bring(a[at.stage], of_a, first, place.row, &full[at.stage]);
-        bring(b[at.stage], of_b, first, place.column, &full[at.stage]);
+        bring_side<RowsOfA, AAlongK>(a[at.stage], of_a, first, place.row, &full[at.stage]);
+        bring_side<RowsOfB, BAlongK>(b[at.stage], of_b, first, place.column, &full[at.stage]);
       }
     }
   }
@@ -184,15 +206,25 @@ constexpr size_t ring_bytes(int stages, int rows_of_a, int rows_of_b) {
   return stages * (static_cast<size_t>(rows_of_a + rows_of_b) * kSwizzle + 2 * sizeof(uint64_t)) + kAligned;
 }
 
-// Where a product goes: to one of the two.
+// Where a product goes: to one of the two; and what is added before, as in tandem_cuda_gemm.
 struct ProductTarget {
   uint16_t* out;
   float* out_float;
   int64_t stride;
   int m, n;
+  const uint16_t* bias = nullptr;
+  const uint16_t* residual = nullptr;
+  bool accumulate = false;
 
+  TANDEM_HD float finished(int row, int column, float value) const {
+    if (bias) value = value + from_bf16(bias[column]);
+    if (residual) value = value + from_bf16(residual[row * stride + column]);
+    if (accumulate) value = out_float[row * stride + column] + value;
+    return value;
+  }
   TANDEM_HD void put(int row, int column, float value) const {
     if (row >= m || column >= n) return;
+    value = finished(row, column, value);
     if (out)
       out[row * stride + column] = to_bf16_bits(value);
     else
@@ -202,7 +234,8 @@ struct ProductTarget {
   TANDEM_HD void put_pair(int row, int column, float first, float second) const {
     uint16_t* const to = out + row * stride + column;
     if (out && row < m && column + 1 < n && reinterpret_cast<uintptr_t>(to) % sizeof(uint32_t) == 0) {
-      *reinterpret_cast<uint32_t*>(to) = to_bf16_bits(first) | static_cast<uint32_t>(to_bf16_bits(second)) << 16;
+      *reinterpret_cast<uint32_t*>(to) =
+          pair_of_bf16(to_bf16_bits(finished(row, column, first)), to_bf16_bits(finished(row, column + 1, second)));
       return;
     }
     put(row, column, first);

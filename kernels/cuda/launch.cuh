@@ -1,6 +1,8 @@
 // Kernels of execution.cuh on a stream of a GPU.
 #pragma once
 
+#include <atomic>
+
 #include "kernels/cuda/execution.cuh"
 #include "kernels/cuda/mxfp8.cuh"
 #include "kernels/cuda/warps.cuh"
@@ -25,14 +27,25 @@ __global__ void __launch_bounds__(workers_of<Kernel>()) execute(const __grid_con
 }
 
 template <ByWarps Kernel>
-__global__ void __launch_bounds__(workers_of<Kernel>() * kWarp) execute_warps(const __grid_constant__ Kernel kernel) {
+__global__ void __launch_bounds__(workers_of<Kernel>() * kWarp, blocks_at_once_of<Kernel>())
+    execute_warps(const __grid_constant__ Kernel kernel) {
   extern __shared__ __align__(128) uint8_t memory[];
   auto& shared = *reinterpret_cast<typename Kernel::Shared*>(memory);
   typename Kernel::Private own;
   for (int phase = 0; kernel.run(blockIdx.x, phase, threadIdx.x / kWarp, shared, own); ++phase) __syncthreads();
 }
 
-constexpr int kMostDevices = 64;
+// More than 48 KiB a block must be asked for, once a device and kernel; of one kernel always as much.
+template <auto kKernel>
+int allow_shared_memory(int device, size_t bytes) {
+  constexpr int kMostDevices = 64;
+  static std::atomic<bool> allowed[kMostDevices];
+  if (device < kMostDevices && allowed[device]) return kTandemCudaOk;
+  const int code =
+      code_of(cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
+  if (code == kTandemCudaOk && device < kMostDevices) allowed[device] = true;
+  return code;
+}
 
 class Launch {
  public:
@@ -41,15 +54,8 @@ class Launch {
   template <typename Kernel>
   int run(const Kernel& kernel, int64_t blocks) const {
     if constexpr (ByWarps<Kernel>) {
-      // More than 48 KiB a block must be asked for, once a device and kernel.
-      static bool allowed[kMostDevices] = {};
-      const bool known = stream_.device < kMostDevices && allowed[stream_.device];
-      if (const int code =
-              known ? 0
-                    : code_of(cudaFuncSetAttribute(execute_warps<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                   static_cast<int>(sizeof(typename Kernel::Shared)))))
+      if (const int code = allow_shared_memory<execute_warps<Kernel>>(stream_.device, sizeof(typename Kernel::Shared)))
         return code;
-      if (!known && stream_.device < kMostDevices) allowed[stream_.device] = true;
       execute_warps<<<static_cast<unsigned>(blocks), workers_of<Kernel>() * kWarp, sizeof(typename Kernel::Shared),
                       stream_.stream>>>(kernel);
     } else {
@@ -67,6 +73,8 @@ class Launch {
   // Products by wgmma, where the device has it (tensor_gemm.cu, tensor_gemm_fp8.cu).
   bool has_wgmma() const;
   int run_tensor_gemm(const TandemCudaTensorGemm& gemm) const;
+  // Both sides of bf16, in lines at multiples of 16 bytes.
+  int run_tensor_gemm(const TandemCudaGemm& gemm) const;
   int run_tensor_gemm(const TandemCudaTensorGemmFp8& gemm) const;
 
  private:

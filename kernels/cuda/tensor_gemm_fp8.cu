@@ -56,7 +56,7 @@ struct Block {
     begin_products();
 #pragma unroll
     for (int step = 0; step < kDepth / kTensorTermsE4m3; ++step)
-      multiply(sums, a + step * kAlong, b + step * kAlong, step > 0);
+      multiply(sums, a + step * kAlong<>, b + step * kAlong<>, step > 0);
     commit_products();
     at.next();
   }
@@ -135,12 +135,12 @@ __global__ void __launch_bounds__(kProductThreads, 1)
 
 int Launch::run_tensor_gemm(const TandemCudaTensorGemmFp8& g) const {
   CUtensorMap a, b;
-  if (!describe(g.a, g.m, g.k, kTileRows, a) || !describe(g.b, g.n, g.k, kTileColumns, b))
+  if (!describe(g.a, g.m, g.k, g.k, kTileRows, a) || !describe(g.b, g.n, g.k, g.k, kTileColumns, b))
     return code_of(cudaErrorNotSupported);
   const ProductTarget to{g.out, g.out_float, g.out_stride, g.m, g.n};
   const Fp8Scales scales{g.a_scales, g.b_scales, pieces(g.k, kDepth)};
-  return start_persistent(tensor_gemm_fp8, stream_, Fp8Tiles{g.m, g.n}.count(),
-                          ring_bytes(kStages, kTileRows, kTileColumns), a, b, scales, to, g.k);
+  return start_persistent<tensor_gemm_fp8>(stream_, Fp8Tiles{g.m, g.n}.count(),
+                                           ring_bytes(kStages, kTileRows, kTileColumns), a, b, scales, to, g.k);
 }
 
 }  // namespace tandem::kernels::cuda

@@ -58,7 +58,7 @@ struct TensorTile {
   static constexpr int kDown = kWarpRows / 16, kAcross = kWarpColumns / 8;  // products of a warp
   static_assert(kWarpRows % 16 == 0 && kWarpColumns % 16 == 0);
   struct Workers {
-    static constexpr int kWarps = kTileWarps;
+    static constexpr int kWarps = kTileWarps, kAtOnce = kTileWarps > 4 ? 2 : 1;
   };
 
   // A side in one stage.

@@ -35,6 +35,15 @@ constexpr int workers_of() {
     return Kernel::kThreads;
 }
 
+// Blocks that a processor of a GPU is to hold at one time at least, which bounds the registers of a thread.
+template <typename Kernel>
+constexpr int blocks_at_once_of() {
+  if constexpr (requires { Kernel::Workers::kAtOnce; })
+    return Kernel::Workers::kAtOnce;
+  else
+    return 1;
+}
+
 // N values of each lane of a warp.
 template <typename T, int N>
 struct Registers {

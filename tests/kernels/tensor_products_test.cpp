@@ -146,6 +146,33 @@ TEST(CudaHost, every_tile_of_a_tensor_product_gives_its_bits) {
   expect_bits_of_a_tile<TensorTile<128, 128, 2, 4, true, true>>(true, false);
 }
 
+// As many tiles as keep a GPU busy: there another instruction multiplies, and bias, residual and sum are its own.
+Bytes tensor_products_of_many_tiles_case(Machine& machine) {
+  Bytes bytes;
+  for (const auto& [a_turned, b_turned] : {std::pair{false, false}, {false, true}, {true, true}, {true, false}}) {
+    const Product p{1290, 2570, 72, a_turned, b_turned, a_turned ? 6 : 14};  // lines of multiples of eight
+    const auto a = spread_values(static_cast<size_t>(p.m) * p.k, 1),
+               b = spread_values(static_cast<size_t>(p.n) * p.k, 2);
+    const size_t elements = static_cast<size_t>(p.m) * (p.n + 1);
+    TandemCudaGemm g = arguments_of(machine, p, a, b);
+    g.out_float = machine.place(random_floats(elements, 3));
+    g.accumulate = 1;
+    EXPECT_EQ(machine.run(g), 0);
+    append(bytes, machine.fetch(g.out_float, elements));
+    g.out_float = nullptr;
+    g.accumulate = 0;
+    g.bias = machine.place(random_bf16(p.n, 4));
+    g.residual = machine.place(random_bf16(elements, 5));
+    g.out = machine.room<uint16_t>(elements);
+    EXPECT_EQ(machine.run(g), 0);
+    append(bytes, machine.fetch(g.out, elements));
+  }
+  return bytes;
+}
+TEST(CudaDevice, tensor_products_of_many_tiles_give_the_bits_of_the_host) {
+  expect_bits_of_the_host(tensor_products_of_many_tiles_case, true);
+}
+
 TEST(CudaHost, a_sum_of_terms_taken_apart_is_the_sum_of_a_tensor_core) {
   std::mt19937 random(7);
   for (int round = 0; round < 20000; ++round) {

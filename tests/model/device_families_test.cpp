@@ -86,9 +86,24 @@ const Place kAvx2{.device = {.kind = kernels::Device::Kind::kCpu, .isa = kernels
 constexpr WeightFormat kFormats[] = {WeightFormat::kBf16, WeightFormat::kFp8, WeightFormat::kMxfp8,
                                      WeightFormat::kFloat32};
 
-// Where there is one: scripts/gpu-check carries this test to it.
-TEST(CudaDeviceFamilies, the_first_gpu_has_the_bits_of_avx2) {
+Place emulated_tensor(int index) {
+  return {.device = {
+              .kind = kernels::Device::Kind::kEmulated, .index = index, .kernels = kernels::Device::Kernels::kTensor}};
+}
+
+// Where there is one: scripts/gpu-check carries these tests to it.
+TEST(CudaDeviceFamilies, the_first_gpu_has_the_bits_of_the_model_of_its_tensor_cores) {
   const auto gpu = kernels::find_device("cuda:0");
+  if (!gpu) GTEST_SKIP() << gpu.error().to_string();
+  for (const SmallFamily& family : small_families()) {
+    for (const auto format : kFormats) {
+      SCOPED_TRACE(std::string(family.name) + " in " + to_string(format));
+      expect_same(said_on({.device = *gpu}, family.config, format), said_on(emulated_tensor(0), family.config, format));
+    }
+  }
+}
+TEST(CudaDeviceFamilies, the_first_gpu_has_the_bits_of_avx2) {
+  const auto gpu = kernels::find_device("cuda:0:exact");
   if (!gpu) GTEST_SKIP() << gpu.error().to_string();
   for (const SmallFamily& family : small_families()) {
     for (const auto format : kFormats) {

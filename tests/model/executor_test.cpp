@@ -26,7 +26,8 @@ class Executors : public testing::TestWithParam<const char*> {
     return std::move(*made);
   }
 };
-INSTANTIATE_TEST_SUITE_P(Of, Executors, testing::Values("cpu", "emulated:0", "emulated:1", "emulated:2"),
+INSTANTIATE_TEST_SUITE_P(Of, Executors,
+                         testing::Values("cpu", "emulated:0", "emulated:1", "emulated:2", "emulated:3:tensor"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::ranges::replace(name, ':', '_');

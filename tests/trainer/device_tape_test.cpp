@@ -91,9 +91,25 @@ const model::Place kAvx2{.device = {.kind = kernels::Device::Kind::kCpu, .isa = 
 constexpr model::WeightFormat kFormats[] = {model::WeightFormat::kBf16, model::WeightFormat::kFp8,
                                             model::WeightFormat::kMxfp8};
 
-// Where there is one: scripts/gpu-check carries this test to it.
-TEST(CudaDeviceTape, steps_on_the_first_gpu_have_the_bits_of_avx2) {
+model::Place emulated_tensor(int index) {
+  model::Place place = emulated(index);
+  place.device.kernels = kernels::Device::Kernels::kTensor;
+  return place;
+}
+
+// Where there is one: scripts/gpu-check carries these tests to it.
+TEST(CudaDeviceTape, steps_on_the_first_gpu_have_the_bits_of_the_model_of_its_tensor_cores) {
   const auto gpu = kernels::find_device("cuda:0");
+  if (!gpu) GTEST_SKIP() << gpu.error().to_string();
+  for (const auto& [name, config] : trained_families()) {
+    for (const auto format : kFormats) {
+      SCOPED_TRACE(std::string(name) + " in " + to_string(format));
+      expect_same(learn_on({.device = *gpu}, config, format), learn_on(emulated_tensor(0), config, format));
+    }
+  }
+}
+TEST(CudaDeviceTape, steps_on_the_first_gpu_have_the_bits_of_avx2) {
+  const auto gpu = kernels::find_device("cuda:0:exact");
   if (!gpu) GTEST_SKIP() << gpu.error().to_string();
   for (const auto& [name, config] : trained_families()) {
     for (const auto format : kFormats) {
