@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/cuda/attention_backward.cuh"
+#include "kernels/cuda/code_rows.cuh"
 #include "kernels/cuda/digest.cuh"
 #include "kernels/cuda/encoder.cuh"
 #include "kernels/cuda/experts.cuh"

@@ -67,16 +67,6 @@ TANDEM_HD int block_length(int64_t block, int size, int count) {
   return static_cast<int>(left < size ? left : size);
 }
 
-struct QuantizeRowBlock {
-  TandemCudaQuantize q;
-  TANDEM_HD void operator()(int64_t i) const {
-    const int64_t across = pieces(q.columns, q.block), row = i / across, first = i % across * q.block;
-    const uint16_t* x = q.x + row * q.stride + first;
-    q.row_scales[i] = quantize_run([&](int at) { return x[at]; }, block_length(i % across, q.block, q.columns),
-                                   q.by_row + row * q.columns + first);
-  }
-};
-
 // Neighbouring threads take neighbouring columns.
 struct QuantizeColumnBlock {
   TandemCudaQuantize q;
@@ -88,22 +78,6 @@ struct QuantizeColumnBlock {
                      q.by_column + column * q.rows + first);
   }
 };
-
-template <typename Execution>
-int operate(Execution& execution, const TandemCudaQuantize& q) {
-  const bool by_row = q.by_row || q.row_scales, by_column = q.by_column || q.column_scales;
-  if (!q.x || (!by_row && !by_column)) return kTandemCudaNull;
-  if ((by_row && (!q.by_row || !q.row_scales)) || (by_column && (!q.by_column || !q.column_scales)))
-    return kTandemCudaNull;
-  if (q.rows < 0 || q.columns < 0) return kTandemCudaSize;
-  if (q.block != kFp8Block && q.block != kMxfp8Block) return kTandemCudaShape;
-  if (q.stride < q.columns) return kTandemCudaStride;
-  return in_order(
-      [&] { return by_row ? each_element(execution, q.rows * pieces(q.columns, q.block), QuantizeRowBlock{q}) : 0; },
-      [&] {
-        return by_column ? each_element(execution, q.columns * pieces(q.rows, q.block), QuantizeColumnBlock{q}) : 0;
-      });
-}
 
 // A thread finds the largest of its column, all of them the largest of the columns.
 struct QuantizeWeightKernel {
@@ -164,23 +138,6 @@ int operate(Execution& execution, const TandemCudaExpand& e) {
   if (e.block != kFp8Block && e.block != kMxfp8Block) return kTandemCudaShape;
   if (e.block_rows != 1 && e.block_rows != kFp8Block) return kTandemCudaShape;
   return each_element(execution, static_cast<int64_t>(e.rows) * e.columns, ExpandElement{e});
-}
-
-struct RoundedBlock {
-  TandemCudaRoundToCodes r;
-  TANDEM_HD void operator()(int64_t i) const {
-    const int64_t across = pieces(r.columns, r.block), first = i / across * r.columns + i % across * r.block;
-    const int count = block_length(i % across, r.block, r.columns);
-    const uint8_t scale = scale_of_run([&](int at) { return r.x[first + at]; }, count);
-    for (int at = 0; at < count; ++at) r.out[first + at] = expanded(code_of(r.x[first + at], scale), scale);
-  }
-};
-template <typename Execution>
-int operate(Execution& execution, const TandemCudaRoundToCodes& r) {
-  if (!r.x || !r.out) return kTandemCudaNull;
-  if (r.rows < 0 || r.columns < 0) return kTandemCudaSize;
-  if (r.block != kFp8Block && r.block != kMxfp8Block) return kTandemCudaShape;
-  return each_element(execution, r.rows * pieces(r.columns, r.block), RoundedBlock{r});
 }
 
 }  // namespace tandem::kernels::cuda

@@ -157,6 +157,21 @@ TANDEM_HD void join_quads(Registers<float, N>& registers, int at, const Join& jo
 #endif
 }
 
+// The same over each `width` lanes in a row, a power of two, by what does not depend on an order.
+template <int N, typename Join>
+TANDEM_HD void join_lanes(Registers<float, N>& registers, int at, int width, const Join& join) {
+#ifdef __CUDA_ARCH__
+  float& value = registers.values[at];
+  for (int apart = width / 2; apart > 0; apart /= 2) value = join(value, __shfl_xor_sync(0xffffffffu, value, apart));
+#else
+  for (int first = 0; first < kWarp; first += width) {
+    float joined = registers.at(first, at);
+    for (int lane = first + 1; lane < first + width; ++lane) joined = join(joined, registers.at(lane, at));
+    for (int lane = first; lane < first + width; ++lane) registers.at(lane, at) = joined;
+  }
+#endif
+}
+
 // 16 bytes from device memory to shared memory, both at multiples of 16 bytes; of them `bytes` are read, the rest is 0.
 // What was asked for is there once wait_for_copies has passed in the thread that asked, and for others a barrier later.
 TANDEM_HD void copy_async(void* shared, const void* from, int bytes) {
