@@ -198,6 +198,12 @@ struct AttentionKernel {
   }
 };
 
+// Heads that tensor cores take on a stream with tensor kernels (tensor_attention.cuh).
+constexpr int kMostTensorHead = 128;
+inline bool tensor_head_fits(int size) { return size % kLanes == 0 && size <= kMostTensorHead; }
+template <typename Execution>
+int attend_on_tensor_cores(Execution& execution, const TandemCudaAttention& a);
+
 template <typename Execution, OneOf<TandemCudaAttention, TandemCudaAttentionFloat> Arguments>
 int operate(Execution& execution, const Arguments& a) {
   if (!a.queries || !a.out || !given(a.pages)) return kTandemCudaNull;
@@ -205,6 +211,10 @@ int operate(Execution& execution, const Arguments& a) {
   if (!fits(a.heads, a.kv_heads, a.head_size, value_size_of(a)) || a.window < 0) return kTandemCudaShape;
   if (a.query_stride < static_cast<int64_t>(a.heads) * a.head_size) return kTandemCudaStride;
   if (a.out_stride < static_cast<int64_t>(a.heads) * value_size_of(a)) return kTandemCudaStride;
+  if constexpr (OneOf<Arguments, TandemCudaAttention> && requires { execution.tensor(); }) {
+    const bool fits_tensor_cores = tensor_head_fits(a.head_size) && tensor_head_fits(value_size_of(a));
+    if (execution.tensor() && fits_tensor_cores) return attend_on_tensor_cores(execution, a);
+  }
   const AttentionKernel<InPages<Arguments>> kernel{{a}};
   return start(execution, kernel, kernel.blocks(a.rows));
 }

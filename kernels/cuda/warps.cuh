@@ -14,6 +14,13 @@
 
 namespace tandem::kernels::cuda {
 
+// Before a loop that must have no counter, as indices of registers come from it.
+#ifdef __CUDA_ARCH__
+#define TANDEM_UNROLL _Pragma("unroll")
+#else
+#define TANDEM_UNROLL
+#endif
+
 constexpr int kWarp = 32;
 
 // A kernel's workers, each of which runs a phase: kWarps warps or kThreads threads of a block. A kernel that is written
