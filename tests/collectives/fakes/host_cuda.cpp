@@ -22,17 +22,17 @@ struct Loops {
   template <typename Kernel>
   int run(const Kernel& kernel, int64_t blocks) const {
     const auto shared = std::make_unique<typename Kernel::Shared>();
-    std::vector<typename Kernel::Private> own(Kernel::kThreads);
+    constexpr int kWorkers = cuda::workers_of<Kernel>();
+    std::vector<typename Kernel::Private> own(kWorkers);
     for (int64_t block = 0; block < blocks; ++block) {
       bool more = true;
       for (int phase = 0; more; ++phase) {
-        for (int thread = 0; thread < Kernel::kThreads; ++thread) {
-          more = kernel.run(block, phase, thread, *shared, own[thread]);
-        }
+        for (int worker = 0; worker < kWorkers; ++worker) more = kernel.run(block, phase, worker, *shared, own[worker]);
       }
     }
     return 0;
   }
+  static bool tensor() { return false; }
 };
 
 }  // namespace
