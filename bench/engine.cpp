@@ -48,9 +48,16 @@ Result<double> prefill_seconds(const std::shared_ptr<const model::Weights>& weig
   });
 }
 
-// Seconds of a step that samples one token for each of `count` sequences of about kContext tokens.
-Result<double> decode_seconds(const std::shared_ptr<const model::Weights>& weights, const Settings& settings, int count,
-                              int group) {
+// Of decoding: a step's seconds, and how many of all steps were graphs of a device.
+struct Decoding {
+  double seconds = 0;
+  model::GraphCounters graphs;
+  uint64_t steps = 0;
+};
+
+// Steps that sample one token for each of `count` sequences of about kContext tokens.
+Result<Decoding> decode(const std::shared_ptr<const model::Weights>& weights, const Settings& settings, int count,
+                        int group) {
   auto engine = TRY(make_engine(weights, settings, count, 4096));
   for (int i = 0; i < count; ++i) {
     TRY(engine.add(i, random_tokens(i / group, kContext, weights->config().vocabulary),
@@ -58,7 +65,9 @@ Result<double> decode_seconds(const std::shared_ptr<const model::Weights>& weigh
   }
   const auto sampled = [&] { return engine.counters().sampled_tokens; };
   while (sampled() < static_cast<uint64_t>(count)) TRY(engine.step());
-  return median_seconds(settings.seconds, [&]() -> Status { return TRY(engine.step()), Status{}; });
+  const double seconds =
+      TRY(median_seconds(settings.seconds, [&]() -> Status { return TRY(engine.step()), Status{}; }));
+  return Decoding{seconds, engine.graphs(), engine.counters().steps};
 }
 
 // Tokens of a prompt that are found each second among `count` others, all of 10,000 tokens with the first 9,000 alike.
@@ -95,11 +104,17 @@ Result<std::vector<Figure>> bench_engine(const Settings& settings) {
   const double coded = model::is_quantised(settings.weights) ? 33.0 / 64 : 1;
   const double step_bytes = body_flops(config) * coded + head_flops(config);
   const auto add_decode = [&](int count, int group, const char* how) -> Status {
-    const double seconds = TRY(decode_seconds(weights, settings, count, group));
+    const Decoding decoding = TRY(decode(weights, settings, count, group));
     const double by_flops = limits.flops / (body_flops(config) + head_flops(config));
     const double by_bytes = limits.bytes / step_bytes * count;
-    figures.push_back({fmt::format("decode {} at {}{}", count, kContext, how), count / seconds, "tok/s",
-                       std::min(by_flops, by_bytes), by_flops < by_bytes ? "arithmetic" : "memory"});
+    const std::string name = fmt::format("decode {} at {}{}", count, kContext, how);
+    figures.push_back({name, count / decoding.seconds, "tok/s", std::min(by_flops, by_bytes),
+                       by_flops < by_bytes ? "arithmetic" : "memory"});
+    if (decoding.graphs.captured > 0) {
+      const double share = static_cast<double>(decoding.graphs.launched) / static_cast<double>(decoding.steps);
+      figures.push_back({name + ": graphs captured", static_cast<double>(decoding.graphs.captured), "graphs"});
+      figures.push_back({name + ": steps by graphs", share * 100, "%"});
+    }
     return {};
   };
   for (const int count : {1, 16, 64}) TRY(add_decode(count, 1, ""));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <map>
 #include <mutex>
@@ -16,7 +17,12 @@ namespace tandem::kernels {
 
 namespace {
 constexpr int kOutOfMemory = kTandemCudaRuntime + 2;  // cudaErrorMemoryAllocation
+
+bool graphs_wanted() {
+  const char* const graphs = std::getenv("TANDEM_DEVICE_GRAPHS");
+  return graphs == nullptr || std::string_view(graphs) != "0";
 }
+}  // namespace
 
 namespace detail {
 
@@ -33,6 +39,8 @@ struct DeviceState {
   std::shared_ptr<Holders> holders;
   // With TANDEM_DEVICE_TIMES=1 each operation is waited for, and what all took is told in the end.
   const bool timed = std::getenv("TANDEM_DEVICE_TIMES") != nullptr;
+  const bool graphs = !timed && graphs_wanted();
+  std::atomic<uint64_t> freed = 0;  // buffers of the device, by any thread
   struct Taken {
     uint64_t times = 0;
     double seconds = 0;
@@ -81,6 +89,7 @@ DeviceBytes::~DeviceBytes() {
     return;
   }
   functions.free(state_->stream, memory_);
+  ++state_->freed;
   const std::lock_guard lock(state_->holders->mutex);
   auto& held = state_->holders->bytes;
   if ((held[purpose_] -= bytes_) == 0) held.erase(purpose_);
@@ -225,6 +234,39 @@ Status DeviceStream::wait(std::chrono::seconds patience) { return TRY(mark()).wa
   }
 TANDEM_CUDA_OPERATIONS(TANDEM_DEVICE_OPERATION)
 #undef TANDEM_DEVICE_OPERATION
+
+struct DeviceGraph::State {
+  std::shared_ptr<detail::DeviceState> stream;
+  TandemCudaGraph graph = nullptr;
+  uint64_t freed = 0;  // when it was captured
+  ~State() { stream->library.functions().graph_destroy(graph); }
+};
+
+bool DeviceGraph::valid() const { return state_->freed == state_->stream->freed; }
+
+bool DeviceStream::uses_graphs() const { return state_->graphs; }
+
+Result<DeviceGraph> DeviceStream::capture(const std::function<Status()>& put) {
+  const auto& functions = state_->library.functions();
+  const uint64_t freed = state_->freed;
+  TRY(state_->status("capture_begin", functions.capture_begin(state_->stream)));
+  if (const Status status = put(); !status.ok()) {
+    functions.capture_end(state_->stream, nullptr);
+    return fail(status);
+  }
+  TandemCudaGraph graph = nullptr;
+  const int code = functions.capture_end(state_->stream, &graph);
+  if (code == kOutOfMemory)
+    return fail(Status::exhausted(fmt::format("{} has no memory for a graph", to_string(device()))));
+  TRY(state_->status("capture_end", code));
+  return DeviceGraph(std::shared_ptr<DeviceGraph::State>(new DeviceGraph::State{state_, graph, freed}));
+}
+
+Status DeviceStream::launch(const DeviceGraph& graph) {
+  if (graph.state_->stream != state_) return Status::invalid("the graph is another stream's");
+  if (!graph.valid()) return Status::invalid("memory was freed since the graph was captured");
+  return state_->status("graph_launch", state_->library.functions().graph_launch(state_->stream, graph.state_->graph));
+}
 
 Result<DeviceStream::Workspace> DeviceStream::workspace(size_t bytes) {
   if (bytes > scratch_bytes_) {

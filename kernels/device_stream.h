@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -121,6 +122,20 @@ class DeviceEvent {
   std::shared_ptr<State> state_;
 };
 
+// Work that was collected from a stream, and can be put on it as often as wanted by one call (a CUDA graph). It has the
+// addresses that it was collected with.
+class DeviceGraph {
+ public:
+  // Whether the memory that it uses is certainly there: no longer where any of the stream's was freed since.
+  bool valid() const;
+
+ private:
+  friend class DeviceStream;
+  struct State;
+  explicit DeviceGraph(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  std::shared_ptr<State> state_;
+};
+
 class DeviceStream {
  public:
   // `device` as find_device gave it: not the CPU.
@@ -166,6 +181,15 @@ class DeviceStream {
 #define TANDEM_DEVICE_OPERATION(operation, Arguments) Status run(const TandemCuda##Arguments& arguments);
   TANDEM_CUDA_OPERATIONS(TANDEM_DEVICE_OPERATION)
 #undef TANDEM_DEVICE_OPERATION
+
+  // Whether work should be put on it by graphs: not where TANDEM_DEVICE_GRAPHS=0 or TANDEM_DEVICE_TIMES is set.
+  bool uses_graphs() const;
+  // Collects what `put` puts on this stream, and does none of it. `put` may run operations and copy, but neither
+  // allocate, free, mark nor wait: the first such call fails. kExhausted where the device has no memory for the graph;
+  // then, and after any error of `put`, the stream goes on as before.
+  Result<DeviceGraph> capture(const std::function<Status()>& put);
+  // kInvalid: it is not valid any more, or of another stream.
+  Status launch(const DeviceGraph& graph);
 
   // Scratch memory for operations of this stream, one after the other; grows, and then waits.
   struct Workspace {

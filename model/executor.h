@@ -99,6 +99,11 @@ struct Answer {
   double forward_seconds = 0, sample_seconds = 0;  // of the device
 };
 
+// Plans' work that was made a graph of a device's stream, and how often one was launched.
+struct GraphCounters {
+  uint64_t captured = 0, launched = 0;
+};
+
 // A version of the weights on its way into an executor. Belongs to one thread at a time, which need not be the
 // executor's; must not outlive it.
 class StagedWeights {
@@ -147,6 +152,8 @@ class Executor {
   virtual Result<Ticket> submit(Plan plan) = 0;
   // Waits for the answer. Each ticket is collected once.
   virtual Result<Answer> collect(Ticket ticket) = 0;
+  // None where nothing is done by graphs.
+  virtual GraphCounters graphs() const { return {}; }
 
   // kExhausted where there is no memory for another version. Takes that of the version before the live one.
   virtual Result<std::unique_ptr<StagedWeights>> stage() = 0;

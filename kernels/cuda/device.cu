@@ -9,16 +9,25 @@ struct TandemCudaEventState {
   cudaEvent_t event;
 };
 
+struct TandemCudaGraphState {
+  int device;
+  cudaGraphExec_t graph;
+};
+
 namespace {
 
 using tandem::kernels::cuda::code_of;
+using tandem::kernels::cuda::make_current;
 
 // Makes the stream's device the one that this thread speaks to, then does `action`.
 template <typename Action>
 int on(TandemCudaStream stream, const Action& action) {
   if (stream == nullptr) return kTandemCudaNull;
-  const cudaError_t error = cudaSetDevice(stream->device);
-  return error == cudaSuccess ? code_of(action(stream->stream)) : code_of(error);
+  cudaError_t error = make_current(stream->device);
+  if (error == cudaSuccess) error = action(stream->stream);
+  // It is told here: the next launch, which asks for the last error, must not tell it again.
+  if (error != cudaSuccess) (void)cudaGetLastError();
+  return code_of(error);
 }
 
 }  // namespace
@@ -60,7 +69,7 @@ int tandem_cuda_device(int index, TandemCudaDevice* device) {
 int tandem_cuda_stream_create(int device, int kernels, TandemCudaStream* stream) {
   if (stream == nullptr) return kTandemCudaNull;
   if (kernels != kTandemCudaExact && kernels != kTandemCudaTensor) return kTandemCudaShape;
-  if (const int code = code_of(cudaSetDevice(device))) return code;
+  if (const int code = code_of(make_current(device))) return code;
   cudaStream_t made = nullptr;
   if (const int code = code_of(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking))) return code;
   *stream = new (std::nothrow) TandemCudaStreamState{device, made, kernels == kTandemCudaTensor};
@@ -101,7 +110,7 @@ int tandem_cuda_event_create(TandemCudaStream stream, TandemCudaEvent* event) {
 
 int tandem_cuda_event_destroy(TandemCudaEvent event) {
   if (event == nullptr) return kTandemCudaNull;
-  (void)cudaSetDevice(event->device);
+  (void)make_current(event->device);
   const int code = code_of(cudaEventDestroy(event->event));
   delete event;
   return code;
@@ -122,6 +131,38 @@ int tandem_cuda_event_done(TandemCudaEvent event, int* done) {
 int tandem_cuda_stream_wait(TandemCudaStream stream, TandemCudaEvent event) {
   if (event == nullptr) return kTandemCudaNull;
   return on(stream, [&](cudaStream_t raw) { return cudaStreamWaitEvent(raw, event->event, 0); });
+}
+
+int tandem_cuda_capture_begin(TandemCudaStream stream) {
+  return on(stream, [](cudaStream_t raw) { return cudaStreamBeginCapture(raw, cudaStreamCaptureModeThreadLocal); });
+}
+
+int tandem_cuda_capture_end(TandemCudaStream stream, TandemCudaGraph* graph) {
+  return on(stream, [&](cudaStream_t raw) {
+    cudaGraph_t captured = nullptr;
+    if (const cudaError_t error = cudaStreamEndCapture(raw, &captured)) return error;
+    cudaGraphExec_t made = nullptr;
+    cudaError_t error = graph == nullptr ? cudaSuccess : cudaGraphInstantiate(&made, captured, 0);
+    (void)cudaGraphDestroy(captured);
+    if (graph == nullptr || error != cudaSuccess) return error;
+    *graph = new (std::nothrow) TandemCudaGraphState{stream->device, made};
+    if (*graph != nullptr) return cudaSuccess;
+    (void)cudaGraphExecDestroy(made);
+    return cudaErrorMemoryAllocation;
+  });
+}
+
+int tandem_cuda_graph_launch(TandemCudaStream stream, TandemCudaGraph graph) {
+  if (graph == nullptr) return kTandemCudaNull;
+  return on(stream, [&](cudaStream_t raw) { return cudaGraphLaunch(graph->graph, raw); });
+}
+
+int tandem_cuda_graph_destroy(TandemCudaGraph graph) {
+  if (graph == nullptr) return kTandemCudaNull;
+  (void)make_current(graph->device);
+  const int code = code_of(cudaGraphExecDestroy(graph->graph));
+  delete graph;
+  return code;
 }
 
 void* tandem_cuda_raw_stream(TandemCudaStream stream) { return stream == nullptr ? nullptr : stream->stream; }

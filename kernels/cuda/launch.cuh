@@ -19,6 +19,14 @@ inline int code_of(cudaError_t error) {
   return error == cudaSuccess ? kTandemCudaOk : kTandemCudaRuntime + static_cast<int>(error);
 }
 
+// Makes a device the one that this thread speaks to. Asking costs less than setting, and other libraries may have set
+// another one since.
+inline cudaError_t make_current(int device) {
+  int current = -1;
+  if (cudaGetDevice(&current) == cudaSuccess && current == device) return cudaSuccess;
+  return cudaSetDevice(device);
+}
+
 template <typename Kernel>
 __global__ void __launch_bounds__(workers_of<Kernel>()) execute(const __grid_constant__ Kernel kernel) {
   __shared__ typename Kernel::Shared shared;

@@ -44,6 +44,10 @@ struct Functions {
   X(event_record)               \
   X(event_done)                 \
   X(stream_wait)                \
+  X(capture_begin)              \
+  X(capture_end)                \
+  X(graph_launch)               \
+  X(graph_destroy)              \
   X(raw_stream)                 \
   X(allocate)                   \
   X(free)                       \

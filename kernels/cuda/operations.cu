@@ -10,7 +10,7 @@ namespace cuda = tandem::kernels::cuda;
 template <typename Arguments>
 int launch(TandemCudaStream stream, const Arguments* arguments) {
   if (stream == nullptr || arguments == nullptr) return kTandemCudaNull;
-  if (const cudaError_t error = cudaSetDevice(stream->device); error != cudaSuccess) {
+  if (const cudaError_t error = cuda::make_current(stream->device); error != cudaSuccess) {
     return cuda::code_of(error);
   }
   cuda::Launch execution(*stream);

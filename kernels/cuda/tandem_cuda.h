@@ -86,6 +86,17 @@ int tandem_cuda_event_destroy(TandemCudaEvent event);
 int tandem_cuda_event_record(TandemCudaStream stream, TandemCudaEvent event);
 int tandem_cuda_event_done(TandemCudaEvent event, int* done);
 int tandem_cuda_stream_wait(TandemCudaStream stream, TandemCudaEvent event);
+/* Work that was put on a stream once and can be put on it again by one call. Between `capture_begin` and `capture_end`
+ * operations and copies that are put on the stream are collected and not done. A thread that captures may neither
+ * allocate, free, wait nor ask for events: such a call is an error, and `capture_end` then fails too. After
+ * `capture_end` the stream captures no more, whatever it returned; `graph` null lets what was collected go. A graph
+ * holds addresses and sizes as they were: memory must live, and host memory stay, until the stream has passed the last
+ * launch. A graph that is destroyed ends what it has under way. */
+typedef struct TandemCudaGraphState* TandemCudaGraph;
+int tandem_cuda_capture_begin(TandemCudaStream stream);
+int tandem_cuda_capture_end(TandemCudaStream stream, TandemCudaGraph* graph);
+int tandem_cuda_graph_launch(TandemCudaStream stream, TandemCudaGraph graph);
+int tandem_cuda_graph_destroy(TandemCudaGraph graph);
 /* The cudaStream_t itself, for libraries such as NCCL; the stream stays its owner. */
 void* tandem_cuda_raw_stream(TandemCudaStream stream);
 

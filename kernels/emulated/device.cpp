@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 namespace tandem::kernels::emulated {
 
@@ -18,18 +19,20 @@ Device::Device(int index, const Settings& settings)
 
 Stream* Device::open(bool tensor) {
   const std::lock_guard lock(mutex_);
-  return streams_.emplace_back(new Stream{*this, tensor}).get();
+  return streams_.emplace_back(new Stream{.device = *this, .tensor = tensor}).get();
 }
 
 void Device::close(Stream* stream) {
   const std::lock_guard lock(mutex_);
   const Memory::Opened opened(memory_);
   while (!lost_ && !stream->work.empty()) step(*stream);
+  std::erase_if(capturing_, [&](const auto& one) { return one.second == stream; });
   streams_.remove_if([&](const auto& own) { return own.get() == stream; });
 }
 
 int Device::allocate(size_t bytes, void** memory) {
   const std::lock_guard lock(mutex_);
+  if (captures()) return kCaptures;
   if (lost_) return kLost;
   *memory = memory_.allocate(bytes);
   return *memory ? static_cast<int>(kTandemCudaOk) : static_cast<int>(kNoMemory);
@@ -38,6 +41,7 @@ int Device::allocate(size_t bytes, void** memory) {
 // As on a GPU it waits for all that is to be done.
 int Device::free(void* memory) {
   const std::lock_guard lock(mutex_);
+  if (captures()) return kCaptures;
   if (memory == nullptr) return kTandemCudaOk;
   {
     const Memory::Opened opened(memory_);
@@ -56,6 +60,7 @@ int Device::copy(Stream& stream, void* to, const void* from, size_t bytes) {
 
 int Device::wait(Stream& stream) {
   const std::lock_guard lock(mutex_);
+  if (captures()) return kCaptures;
   const Memory::Opened opened(memory_);
   while (!lost_ && !stream.work.empty()) step(stream);
   return lost_ ? static_cast<int>(kLost) : static_cast<int>(kTandemCudaOk);
@@ -63,6 +68,7 @@ int Device::wait(Stream& stream) {
 
 int Device::done(Stream& stream, int* done) {
   const std::lock_guard lock(mutex_);
+  if (captures()) return kCaptures;
   const Memory::Opened opened(memory_);
   const auto now = settings_.seed ? static_cast<size_t>(random_() % 64 + 1) : stream.work.size();
   for (size_t i = 0; i < now && !lost_ && !stream.work.empty(); ++i) step(stream);
@@ -72,12 +78,14 @@ int Device::done(Stream& stream, int* done) {
 
 int Device::record(Stream& stream, Event& event) {
   const std::lock_guard lock(mutex_);
+  if (captures()) return kCaptures;
   event.stream = &stream;
   return put(stream, [passed = event.passed, number = ++event.recorded] { *passed = number; });
 }
 
 int Device::passed(Event& event, int* passed) {
   const std::lock_guard lock(mutex_);
+  if (captures()) return kCaptures;
   const Memory::Opened opened(memory_);
   const uint64_t most = settings_.seed ? random_() % 64 + 1 : UINT64_MAX;
   const auto open = [&] {
@@ -90,6 +98,7 @@ int Device::passed(Event& event, int* passed) {
 
 int Device::wait_for(Stream& stream, const Event& event) {
   const std::lock_guard lock(mutex_);
+  if (captures()) return kCaptures;
   return put(stream, [this, from = event.stream, passed = event.passed, number = event.recorded] {
     while (*passed < number && known(from) && !from->work.empty()) step(*from);
   });
@@ -102,6 +111,55 @@ int Device::room(size_t* free, size_t* all) {
   return kTandemCudaOk;
 }
 
+int Device::begin_capture(Stream& stream) {
+  const std::lock_guard lock(mutex_);
+  if (lost_) return kLost;
+  if (captures() || stream.captured) return kCaptures;
+  stream.captured = std::make_shared<Graph>();
+  stream.spoilt = false;
+  capturing_[std::this_thread::get_id()] = &stream;
+  return kTandemCudaOk;
+}
+
+int Device::end_capture(Stream& stream, std::shared_ptr<Graph>* graph) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(capturing_, [&](const auto& one) { return one.second == &stream; });
+  auto captured = std::exchange(stream.captured, nullptr);
+  if (lost_) return kLost;
+  if (!captured || stream.spoilt) return kCaptures;
+  if (graph == nullptr) return kTandemCudaOk;
+  std::erase_if(graphs_, [](const auto& one) { return one.expired(); });
+  if (graphs_.size() >= settings_.graphs) return kNoMemory;
+  graphs_.push_back(captured);
+  *graph = std::move(captured);
+  return kTandemCudaOk;
+}
+
+// As on a GPU all of it is started, or nothing.
+int Device::launch(Stream& stream, const std::shared_ptr<Graph>& graph) {
+  const std::lock_guard lock(mutex_);
+  if (stream.captured) return kCaptures;
+  for (uint64_t i = 0; i < graph->kernels; ++i) {
+    if (const int code = count_kernel()) return code;
+  }
+  for (size_t i = 0; i < graph->work.size(); ++i) {
+    if (const int code = put(stream, [graph, i] { graph->work[i](); })) return code;
+  }
+  return kTandemCudaOk;
+}
+
+int Device::check_captures() {
+  const std::lock_guard lock(mutex_);
+  return captures() ? static_cast<int>(kCaptures) : static_cast<int>(kTandemCudaOk);
+}
+
+bool Device::captures() {
+  const auto found = capturing_.find(std::this_thread::get_id());
+  if (found == capturing_.end()) return false;
+  found->second->spoilt = true;
+  return true;
+}
+
 int Device::count_kernel() {
   ++kernels_;
   if (kernels_ == settings_.lose_at) lost_ = true;
@@ -111,6 +169,10 @@ int Device::count_kernel() {
 
 int Device::put(Stream& stream, std::function<void()> work) {
   if (lost_) return kLost;
+  if (stream.captured) {
+    stream.captured->work.push_back(std::move(work));
+    return kTandemCudaOk;
+  }
   stream.work.push_back(std::move(work));
   if (stream.work.size() > kMostWaiting) {
     const Memory::Opened opened(memory_);

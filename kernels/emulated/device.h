@@ -3,6 +3,9 @@
 // What is put on a stream is done later: when somebody waits, or, by a seed, at random moments in any order that
 // streams allow. Copies read and write host memory then, not when they are called. Memory is memory.h's.
 //
+// Work of a stream that captures is collected in a graph instead. The thread that captures may not call what a GPU
+// refuses then: the call fails, and the end of the capture too.
+//
 // Thread safety: calls of any threads; a lock lets one in at a time.
 #pragma once
 
@@ -10,9 +13,12 @@
 #include <deque>
 #include <functional>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <random>
+#include <thread>
 #include <vector>
 
 #include "kernels/cuda/warps.cuh"
@@ -23,14 +29,29 @@
 namespace tandem::kernels::emulated {
 
 // Codes of this library beyond kTandemCudaRuntime, where a GPU's would be.
-enum Trouble { kNoMemory = kTandemCudaRuntime + 2, kNoDevice = kTandemCudaRuntime + 100, kLost, kRefused, kSettings };
+enum Trouble {
+  kNoMemory = kTandemCudaRuntime + 2,
+  kNoDevice = kTandemCudaRuntime + 100,
+  kLost,
+  kRefused,
+  kSettings,
+  kCaptures
+};
 
 class Device;
+
+// What was captured; shared with the work of its launches.
+struct Graph {
+  std::vector<std::function<void()>> work;
+  uint64_t kernels = 0;  // of the work
+};
 
 struct Stream {
   Device& device;
   bool tensor;  // kTandemCudaTensor
   std::deque<std::function<void()>> work = {};
+  std::shared_ptr<Graph> captured = {};  // while it captures
+  bool spoilt = false;                   // by a call that is refused then
 };
 
 // A place in a stream's work. Recorded `recorded` times, of which work has passed `passed`.
@@ -55,12 +76,22 @@ class Device {
   int passed(Event& event, int* passed);
   int wait_for(Stream& stream, const Event& event);
   int room(size_t* free, size_t* all);
+  int begin_capture(Stream& stream);
+  // Ends it whatever happens. Nothing where it failed.
+  int end_capture(Stream& stream, std::shared_ptr<Graph>* graph);
+  int launch(Stream& stream, const std::shared_ptr<Graph>& graph);
+  // kCaptures for a thread that captures, and spoils what it does.
+  int check_captures();
 
   // Runs blocks of a kernel, a value of execution.cuh, on this device.
   template <typename Kernel>
   int launch(Stream& stream, const Kernel& kernel, int64_t blocks) {
     const std::lock_guard lock(mutex_);
-    if (const int code = count_kernel()) return code;
+    if (stream.captured) {
+      ++stream.captured->kernels;
+    } else if (const int code = count_kernel()) {
+      return code;
+    }
     return put(stream, [this, kernel, blocks] { run(kernel, blocks); });
   }
 
@@ -85,6 +116,7 @@ class Device {
     });
   }
   int count_kernel();
+  bool captures();
   int put(Stream& stream, std::function<void()> work);
   void step(Stream& stream);
   bool known(const Stream* stream) const;
@@ -95,6 +127,8 @@ class Device {
   ThreadPool threads_;
   std::mt19937_64 random_;
   std::list<std::unique_ptr<Stream>> streams_;
+  std::map<std::thread::id, Stream*> capturing_;
+  std::vector<std::weak_ptr<Graph>> graphs_;  // that live, as far as settings_ asks
   uint64_t kernels_ = 0;
   bool lost_ = false;
 };

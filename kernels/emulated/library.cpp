@@ -14,6 +14,9 @@ struct TandemCudaEventState {
   tandem::kernels::emulated::Device& device;
   tandem::kernels::emulated::Event event;
 };
+struct TandemCudaGraphState {
+  std::shared_ptr<tandem::kernels::emulated::Graph> graph;
+};
 
 namespace {
 
@@ -90,7 +93,9 @@ const char* tandem_cuda_error_text(int code) {
     case emulated::kRefused:
       return "the launch failed, as TANDEM_EMULATED asks for";
     case emulated::kSettings:
-      return "TANDEM_EMULATED is not of the form seed=7,memory=1g,devices=2,lose_at=500,refuse_at=500";
+      return "TANDEM_EMULATED is not of the form seed=7,memory=1g,devices=2,lose_at=500,refuse_at=500,graphs=64";
+    case emulated::kCaptures:
+      return "a call that a capture does not allow";
     default:
       return cuda::text_of_argument_error(code);
   }
@@ -157,6 +162,25 @@ int tandem_cuda_stream_wait(TandemCudaStream stream, TandemCudaEvent event) {
   if (event == nullptr) return kTandemCudaNull;
   return on(stream, [&](emulated::Device& device) { return device.wait_for(*stream, event->event); });
 }
+int tandem_cuda_capture_begin(TandemCudaStream stream) {
+  return on(stream, [&](emulated::Device& device) { return device.begin_capture(*stream); });
+}
+int tandem_cuda_capture_end(TandemCudaStream stream, TandemCudaGraph* graph) {
+  return on(stream, [&](emulated::Device& device) {
+    std::shared_ptr<emulated::Graph> captured;
+    const int code = device.end_capture(*stream, graph ? &captured : nullptr);
+    if (captured) *graph = new TandemCudaGraphState{std::move(captured)};
+    return code;
+  });
+}
+int tandem_cuda_graph_launch(TandemCudaStream stream, TandemCudaGraph graph) {
+  if (graph == nullptr) return kTandemCudaNull;
+  return on(stream, [&](emulated::Device& device) { return device.launch(*stream, graph->graph); });
+}
+int tandem_cuda_graph_destroy(TandemCudaGraph graph) {
+  delete graph;
+  return kTandemCudaOk;
+}
 void* tandem_cuda_raw_stream(TandemCudaStream stream) { return stream; }
 int tandem_cuda_allocate(TandemCudaStream stream, size_t bytes, void** memory) {
   if (memory == nullptr) return kTandemCudaNull;
@@ -176,7 +200,8 @@ int tandem_cuda_copy_on_device(TandemCudaStream stream, void* to, const void* fr
 }
 int tandem_cuda_allocate_host(TandemCudaStream stream, size_t bytes, void** memory) {
   if (memory == nullptr) return kTandemCudaNull;
-  return on(stream, [&](emulated::Device&) {
+  return on(stream, [&](emulated::Device& device) {
+    if (const int code = device.check_captures()) return code;
     *memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256 + 256);
     return *memory ? static_cast<int>(kTandemCudaOk) : static_cast<int>(emulated::kNoMemory);
   });
@@ -184,7 +209,7 @@ int tandem_cuda_allocate_host(TandemCudaStream stream, size_t bytes, void** memo
 int tandem_cuda_free_host(TandemCudaStream stream, void* memory) {
   // A copy that is under way ends first, as on a GPU.
   const int code = tandem_cuda_synchronize(stream);
-  std::free(memory);
+  if (code != emulated::kCaptures) std::free(memory);
   return code;
 }
 int tandem_cuda_memory(TandemCudaStream stream, size_t* free, size_t* all) {

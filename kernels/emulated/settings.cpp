@@ -39,6 +39,8 @@ std::optional<Settings> read_settings(std::string_view text) {
       settings.lose_at = *value;
     else if (key == "refuse_at")
       settings.refuse_at = *value;
+    else if (key == "graphs")
+      settings.graphs = *value;
     else
       return {};
   }

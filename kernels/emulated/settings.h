@@ -14,6 +14,7 @@ struct Settings {
   std::optional<uint64_t> seed;      // of the order in which work is done; none: not before somebody waits
   uint64_t lose_at = 0;              // the kernel, counted from 1, at which the device is lost; 0: none
   uint64_t refuse_at = 0;            // the kernel whose launch fails; 0: none
+  uint64_t graphs = UINT64_MAX;      // that there is memory for at once
 };
 
 // Nothing where the text is wrong.

@@ -1,15 +1,18 @@
 // The executor of a device: a plan is put on a stream when it is submitted; tokens that it draws are those of the next
-// plan's rows without the host having seen them. Only tokens, logprobs and what was asked for come back.
+// plan's rows without the host having seen them. Only tokens, logprobs and what was asked for come back. A plan that
+// decodes goes on the stream as a graph, but for its arguments, its masks and its answers.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <map>
 #include <optional>
 
 #include "kernels/cuda/library.h"
 #include "model/device/device_ops.h"
-#include "model/device/packet.h"
+#include "model/device/plan_graphs.h"
+#include "model/device/plan_packet.h"
 #include "model/device/staged_weights.h"
 #include "model/executor.h"
 #include "model/host_draw.h"
@@ -24,8 +27,6 @@ using Clock = std::chrono::steady_clock;
 
 // Rows whose logits lie in memory at once.
 constexpr int kLogitRows = 64;
-// Rows of which the head computes logprobs at once, without logits.
-constexpr int kScoredRows = 1024;
 constexpr int kDepth = 2;
 
 template <typename T>
@@ -33,10 +34,10 @@ class DeviceExecutor final : public Executor {
  public:
   static Result<std::unique_ptr<Executor>> create(const Weights& like, kernels::DeviceStream opened,
                                                   const ExecutorSettings& settings) {
-    auto made = std::unique_ptr<DeviceExecutor>(new DeviceExecutor(like, std::move(opened)));
+    auto made = std::unique_ptr<DeviceExecutor>(new DeviceExecutor(like, std::move(opened), settings.pages));
     made->weights_ = std::make_shared<DeviceWeights>(TRY(DeviceWeights::create(made->stream_, like)));
     TRY(made->weights_->upload(made->stream_, like.wire()));
-    made->pages_.emplace(TRY(DevicePages<T>::create(made->stream_, made->config_, settings.pages)));
+    made->pages_.emplace(TRY(DevicePages<T>::create(made->stream_, made->config_, settings.pages + 1)));
     made->ops_.emplace(TRY(DeviceOps<T>::create(made->stream_, like, settings.max_positions)));
     return made;
   }
@@ -47,21 +48,21 @@ class DeviceExecutor final : public Executor {
   int max_positions() const override { return ops_->max_positions(); }
   int depth() const override { return kDepth; }
 
-  int pages() const override { return pages_->pages(); }
-  Status clear(std::span<const int> pages) override { return check_pages(pages, pages_->pages()); }
+  int pages() const override { return own_pages_; }
+  Status clear(std::span<const int> pages) override { return check_pages(pages, own_pages_); }
   Status copy(int from, int to) override {
-    TRY(check_pages(std::array{from, to}, pages_->pages()));
+    TRY(check_pages(std::array{from, to}, own_pages_));
     return pages_->copy(stream_, from, to);
   }
   size_t page_bytes() const override { return pages_->page_bytes(); }
   Status save(std::span<const int> pages, std::span<std::byte> host) override {
-    TRY(check_host_pages(pages, pages_->pages(), host.size(), page_bytes()));
+    TRY(check_host_pages(pages, own_pages_, host.size(), page_bytes()));
     for (size_t i = 0; i < pages.size(); ++i)
       TRY(pages_->save(stream_, pages[i], host.subspan(i * page_bytes(), page_bytes())));
     return stream_.wait();
   }
   Status load(std::span<const std::byte> host, std::span<const int> pages) override {
-    TRY(check_host_pages(pages, pages_->pages(), host.size(), page_bytes()));
+    TRY(check_host_pages(pages, own_pages_, host.size(), page_bytes()));
     for (size_t i = 0; i < pages.size(); ++i)
       TRY(pages_->load(stream_, host.subspan(i * page_bytes(), page_bytes()), pages[i]));
     return stream_.wait();
@@ -76,7 +77,7 @@ class DeviceExecutor final : public Executor {
   }
 
   Result<Ticket> submit(Plan plan) override {
-    TRY(check_plan(plan, config_.vocabulary, pages_->pages(), max_positions()));
+    TRY(check_plan(plan, config_.vocabulary, own_pages_, max_positions()));
     for (const auto& [row, token] : plan.later) {
       const auto found = works_.find(token.ticket);
       if (found == works_.end() || token.draw < 0 ||
@@ -111,6 +112,8 @@ class DeviceExecutor final : public Executor {
     return answer;
   }
 
+  GraphCounters graphs() const override { return graphs_.counters(); }
+
   Result<std::unique_ptr<StagedWeights>> stage() override {
     TRY(stream_.wait());  // plans that still read the version before
     auto room = std::exchange(before_, nullptr);
@@ -130,116 +133,71 @@ class DeviceExecutor final : public Executor {
   }
 
  private:
-  // A plan on its way, and the memory of its arguments and answers, which outlives it.
+  using Tensor = typename DeviceOps<T>::Tensor;
+
+  // A plan on its way, and the memory of the host for its arguments and answers, which outlives it.
   struct Work {
     Plan plan;
     Clock::time_point started;
     Packet arguments, masks;
-    Returned<int32_t> tokens;            // of draws
-    Returned<float> logprobs, sampling;  // the same
+    kernels::DeviceBuffer<int32_t> tokens;  // that it drew, for plans after it
+    kernels::StagingBuffer<int32_t> drawn;  // tokens, logprobs and sampling logprobs: `size.draws` of each
     Returned<float> picks;
     Returned<int32_t> likeliest;  // of `scored`
-    std::vector<int> scored;      // rows of picks and likeliest, each once, ascending
-    Answer answer;                // what the host computed itself
+    PlanSize size;
+    std::vector<int> scored;
+    Answer answer;  // what the host computed itself
     std::optional<kernels::DeviceEvent> done;
   };
-  // Where the arrays of a plan lie in its packet.
-  struct Places {
-    size_t tokens = 0, positions = 0, first_page = 0, pages = 0;
-    size_t draw_rows = 0, temperatures = 0, top_k = 0, top_p = 0, min_p = 0, seeds = 0, draw_positions = 0, mask_of = 0;
-    size_t scored_rows = 0, picks = 0, top_rows = 0;
-    struct Later {
-      Ticket ticket = 0;
-      size_t places = 0, rows = 0;
-      int count = 0;
-    };
-    std::vector<Later> later;
-  };
 
-  DeviceExecutor(const Weights& like, kernels::DeviceStream stream)
-      : stream_(std::move(stream)), config_(like.config()), head_(like.layout().head), format_(like.format()) {}
+  DeviceExecutor(const Weights& like, kernels::DeviceStream stream, int pages)
+      : stream_(std::move(stream)),
+        config_(like.config()),
+        head_(like.layout().head),
+        format_(like.format()),
+        own_pages_(pages) {}
 
   Status start(Work& work) {
-    const Places at = pack(work);
-    TRY(work.arguments.send(stream_));
-    const auto ints = [&](size_t place) { return work.arguments.template on_device<int32_t>(place); };
+    const Plan& plan = work.plan;
+    work.size = size_of(plan, max_positions());
+    work.scored = scored_rows(plan);
+    const PlanPlaces at = pack_plan(plan, work.size, work.scored, own_pages_, work.arguments);
+    TRY(work.arguments.send(stream_, arguments_));
     for (const auto& later : at.later) {
       TRY(stream_.run(TandemCudaTakeTokens{.from = address(works_.at(later.ticket)->tokens.data()),
-                                           .places = address(ints(later.places)),
-                                           .to = address(ints(at.tokens)),
-                                           .rows = address(ints(later.rows)),
+                                           .places = address(argument<int32_t>(later.places)),
+                                           .to = address(argument<int32_t>(at.tokens)),
+                                           .rows = address(argument<int32_t>(later.rows)),
                                            .count = later.count}));
     }
-    TRY(ops_->run(
-        *computing_, *pages_,
-        {.rows = static_cast<int>(work.plan.batch.tokens.size()),
-         .tokens = ints(at.tokens),
-         .places = {.positions = ints(at.positions), .pages = ints(at.pages), .first_page = ints(at.first_page)}}));
-    TRY(draw(work, at));
-    TRY(score(work, at));
-    return rank(work, at);
+    TRY(room_for_draws(work));
+    // The host finds masks, and draws with a bias, while the device computes the rest.
+    const bool drawn =
+        !plan.draws.empty() && std::ranges::all_of(plan.draws, [](const Draw& d) { return !d.mask && d.bias.empty(); });
+    const auto put = [&]() -> Result<Tensor> {
+      const Tensor states = TRY(ops_->run(*computing_, *pages_,
+                                          {.rows = work.size.rows,
+                                           .tokens = argument<int32_t>(at.tokens),
+                                           .places = {.positions = argument<int32_t>(at.positions),
+                                                      .pages = argument<int32_t>(at.pages),
+                                                      .first_page = argument<int32_t>(at.first_page)}}));
+      if (drawn) TRY(draw(work, at, states));
+      return states;
+    };
+    const PlanShape shape{work.size.rows, work.size.draws, drawn, computing_.get()};
+    const Tensor states = work.size.repeats ? TRY(graphs_.run(stream_, shape, put)) : TRY(put());
+    if (!drawn) TRY(draw(work, at, states));
+    TRY(fetch_draws(work));
+    TRY(score(work, at, states));
+    return rank(work, at, states);
   }
-
-  Places pack(Work& work) {
-    const Plan& plan = work.plan;
-    const Batch& batch = plan.batch;
-    Packet& packet = work.arguments;
-    Places at;
-    at.tokens = packet.add(batch.tokens);
-    at.positions = packet.add(batch.positions);
-    std::vector<int32_t> first_page;
-    for (const auto& run : batch.runs) first_page.insert(first_page.end(), run.rows, run.first_page);
-    at.first_page = packet.add(first_page);
-    at.pages = packet.add(batch.pages);
-    std::map<Ticket, std::pair<std::vector<int32_t>, std::vector<int32_t>>> later;
-    for (const auto& [row, token] : plan.later) {
-      later[token.ticket].first.push_back(token.draw);
-      later[token.ticket].second.push_back(row);
-    }
-    for (const auto& [ticket, taken] : later)
-      at.later.push_back(
-          {ticket, packet.add(taken.first), packet.add(taken.second), static_cast<int>(taken.first.size())});
-    std::vector<int32_t> rows, top_k, mask_of;
-    std::vector<float> temperatures, top_p, min_p;
-    std::vector<uint64_t> seeds, positions;
-    int32_t masks = 0;
-    for (const Draw& d : plan.draws) {
-      rows.push_back(d.row);
-      temperatures.push_back(d.sampling.temperature);
-      top_k.push_back(d.sampling.top_k);
-      top_p.push_back(d.sampling.top_p);
-      min_p.push_back(d.sampling.min_p);
-      seeds.push_back(d.seed);
-      positions.push_back(d.position);
-      mask_of.push_back(d.mask && d.bias.empty() ? masks++ : -1);
-    }
-    at.draw_rows = packet.add(rows);
-    at.temperatures = packet.add(temperatures);
-    at.top_k = packet.add(top_k);
-    at.top_p = packet.add(top_p);
-    at.min_p = packet.add(min_p);
-    at.seeds = packet.add(seeds);
-    at.draw_positions = packet.add(positions);
-    at.mask_of = packet.add(mask_of);
-    work.scored = plan.likeliest;
-    for (const auto& pick : plan.picks) work.scored.push_back(pick.row);
-    std::ranges::sort(work.scored);
-    work.scored.erase(std::unique(work.scored.begin(), work.scored.end()), work.scored.end());
-    at.scored_rows = packet.add(work.scored);
-    std::vector<TandemCudaPick> picks;  // of rows within their chunk
-    for (const auto& pick : plan.picks) picks.push_back({place_of(work, pick.row) % kScoredRows, pick.token});
-    at.picks = packet.add(picks);
-    std::vector<int32_t> top_rows;
-    for (const auto& top : plan.tops) top_rows.push_back(top.row);
-    at.top_rows = packet.add(top_rows);
-    return at;
-  }
-  static int32_t place_of(const Work& work, int row) {
-    return static_cast<int32_t>(std::ranges::lower_bound(work.scored, row) - work.scored.begin());
+  template <typename U>
+  OnDevice<U>* argument(size_t at) const {
+    return sent<U>(arguments_, at);
   }
 
   // Logits, sums and log-sums of `count` rows, at `rows`, into the memory that all plans share.
-  Status logits_of(OnDevice<int32_t>* rows, int count) {
+  Status logits_of(const Tensor& states, OnDevice<int32_t>* rows, int count) {
     const int vocabulary = config_.vocabulary;
     const size_t padded = kernels::padded_vocabulary(vocabulary), panels = padded / kernels::kPanelColumns;
     if (logit_rows_ < count) {
@@ -251,7 +209,7 @@ class DeviceExecutor final : public Executor {
       logit_rows_ = count;
     }
     const auto scratch = TRY(stream_.workspace(stream_.functions().lm_head_workspace(count, vocabulary)));
-    return run_head({.hidden = address(TRY(ops_->gather(rows, count))),
+    return run_head({.hidden = address(TRY(ops_->gather(states, rows, count))),
                      .head = address(computing_->values<T>(head_)),
                      .logits = address(logits_.data()),
                      .log_sum = address(log_sums_.data()),
@@ -265,68 +223,91 @@ class DeviceExecutor final : public Executor {
   using LmHead = std::conditional_t<std::is_same_v<T, float>, TandemCudaLmHeadFloat, TandemCudaLmHead>;
   Status run_head(const LmHead& head) { return stream_.run(head); }
 
-  Status draw(Work& work, const Places& at) {
-    const auto& draws = work.plan.draws;
-    if (draws.empty()) return {};
-    const size_t count = draws.size(), words = (static_cast<size_t>(config_.vocabulary) + 63) / 64;
-    // The host finds masks while the device computes what was put on the stream so far.
+  // What is drawn lies in memory that all plans share, which is copied before the next one writes there.
+  Status room_for_draws(Work& work) {
+    const auto count = static_cast<size_t>(work.size.draws);
+    if (count == 0) return {};
+    if (drawn_.size() < 3 * count) TRY(grown(stream_, drawn_, 6 * count, "answers"));
+    if (work.tokens.size() < count) TRY(grown(stream_, work.tokens, 2 * count, "answers"));
+    if (work.drawn.size() >= 3 * count) return {};
+    TRY(stream_.wait());
+    work.drawn = TRY(stream_.stage<int32_t>(6 * count, "answers"));
+    return {};
+  }
+  OnDevice<int32_t>* drawn_tokens() const { return drawn_.data(); }
+  OnDevice<float>* drawn_logprobs(const Work& work) const {
+    return kernels::as<float>(beyond(drawn_.data(), work.size.draws));
+  }
+  OnDevice<float>* drawn_sampling(const Work& work) const {
+    return kernels::as<float>(beyond(drawn_.data(), 2 * size_t(work.size.draws)));
+  }
+  Status fetch_draws(Work& work) {
+    const auto count = static_cast<size_t>(work.size.draws);
+    if (count == 0) return {};
+    TRY(stream_.copy(work.tokens.data(), drawn_tokens(), count));
+    return stream_.download(work.drawn.span().first(3 * count), drawn_.data());
+  }
+
+  // Puts the masks of the draws on the device. Null where there are none.
+  Result<OnDevice<uint64_t>*> send_masks(Work& work) {
+    const size_t words = (static_cast<size_t>(config_.vocabulary) + 63) / 64;
     std::vector<uint64_t> masks;
     std::vector<uint64_t> one(config_.vocabulary / 64 + 1);
-    for (const Draw& d : draws) {
+    for (const Draw& d : work.plan.draws) {
       if (!d.mask || !d.bias.empty()) continue;
       std::ranges::fill(one, 0);
       d.mask(one);
       masks.insert(masks.end(), one.begin(), one.begin() + static_cast<long>(words));
     }
-    const bool masked = !masks.empty();
-    const size_t masks_at = work.masks.add(masks);
-    if (masked) TRY(work.masks.send(stream_));
-    OnDevice<int32_t>* const tokens = TRY(work.tokens.room(stream_, count));
-    OnDevice<float>* const logprobs = TRY(work.logprobs.room(stream_, count));
-    OnDevice<float>* const sampling = TRY(work.sampling.room(stream_, count));
-    const Packet& packet = work.arguments;
+    if (masks.empty()) return nullptr;
+    const size_t at = work.masks.add(masks);
+    TRY(work.masks.send(stream_, masks_));
+    return sent<uint64_t>(masks_, at);
+  }
+
+  Status draw(Work& work, const PlanPlaces& at, const Tensor& states) {
+    const auto count = static_cast<size_t>(work.size.draws);
+    if (count == 0) return {};
+    OnDevice<uint64_t>* const masks = TRY(send_masks(work));
     for (size_t first = 0; first < count; first += kLogitRows) {
       const int rows = static_cast<int>(std::min<size_t>(kLogitRows, count - first));
-      TRY(logits_of(beyond(packet.on_device<int32_t>(at.draw_rows), first), rows));
+      TRY(logits_of(states, beyond(argument<int32_t>(at.draw_rows), first), rows));
       const auto scratch = TRY(stream_.workspace(stream_.functions().sample_workspace(rows, config_.vocabulary)));
       const auto part = [&]<typename U>(OnDevice<U>* all) { return address(beyond(all, first)); };
-      TRY(stream_.run(
-          TandemCudaSample{.logits = address(logits_.data()),
-                           .panel_sums = address(panel_sums_.data()),
-                           .log_sum = address(log_sums_.data()),
-                           .temperatures = part(packet.on_device<float>(at.temperatures)),
-                           .top_k = part(packet.on_device<int32_t>(at.top_k)),
-                           .top_p = part(packet.on_device<float>(at.top_p)),
-                           .min_p = part(packet.on_device<float>(at.min_p)),
-                           .masks = masked ? address(work.masks.template on_device<uint64_t>(masks_at)) : nullptr,
-                           .mask_of = masked ? part(packet.on_device<int32_t>(at.mask_of)) : nullptr,
-                           .seeds = part(packet.on_device<uint64_t>(at.seeds)),
-                           .positions = part(packet.on_device<uint64_t>(at.draw_positions)),
-                           .tokens = part(tokens),
-                           .logprobs = part(logprobs),
-                           .sampling_logprobs = part(sampling),
-                           .rows = rows,
-                           .vocabulary = config_.vocabulary,
-                           .workspace = scratch.memory,
-                           .workspace_bytes = scratch.bytes}));
+      TRY(stream_.run(TandemCudaSample{.logits = address(logits_.data()),
+                                       .panel_sums = address(panel_sums_.data()),
+                                       .log_sum = address(log_sums_.data()),
+                                       .temperatures = part(argument<float>(at.temperatures)),
+                                       .top_k = part(argument<int32_t>(at.top_k)),
+                                       .top_p = part(argument<float>(at.top_p)),
+                                       .min_p = part(argument<float>(at.min_p)),
+                                       .masks = masks ? address(masks) : nullptr,
+                                       .mask_of = masks ? part(argument<int32_t>(at.mask_of)) : nullptr,
+                                       .seeds = part(argument<uint64_t>(at.seeds)),
+                                       .positions = part(argument<uint64_t>(at.draw_positions)),
+                                       .tokens = part(drawn_tokens()),
+                                       .logprobs = part(drawn_logprobs(work)),
+                                       .sampling_logprobs = part(drawn_sampling(work)),
+                                       .rows = rows,
+                                       .vocabulary = config_.vocabulary,
+                                       .workspace = scratch.memory,
+                                       .workspace_bytes = scratch.bytes}));
       TRY(draw_biased(work, first, rows));
     }
-    TRY(work.tokens.fetch(stream_));
-    TRY(work.logprobs.fetch(stream_));
-    return work.sampling.fetch(stream_);
+    return {};
   }
 
   // Draws with a bias are the host's, over logits that come back: few requests have one. What the device drew for them
   // is written over.
   Status draw_biased(Work& work, size_t first, int rows) {
-    for (size_t i = first; i < first + static_cast<size_t>(rows); ++i) {
+    for (size_t i = first; i < std::min(first + static_cast<size_t>(rows), work.plan.draws.size()); ++i) {
       const Draw& d = work.plan.draws[i];
       if (d.bias.empty()) continue;
       TRY(fetch_logits(static_cast<int>(i - first), 1));
       const auto drawn = draw_allowed(d, std::span(host_logits_).first(config_.vocabulary), host_log_sums_[0]);
-      TRY(stream_.upload(beyond(work.tokens.data(), i), std::span(&drawn.token, 1)));
-      TRY(stream_.upload(beyond(work.logprobs.data(), i), std::span(&drawn.logprob, 1)));
-      TRY(stream_.upload(beyond(work.sampling.data(), i), std::span(&drawn.sampling_logprob, 1)));
+      TRY(stream_.upload(beyond(drawn_tokens(), i), std::span(&drawn.token, 1)));
+      TRY(stream_.upload(beyond(drawn_logprobs(work), i), std::span(&drawn.logprob, 1)));
+      TRY(stream_.upload(beyond(drawn_sampling(work), i), std::span(&drawn.sampling_logprob, 1)));
       TRY(stream_.wait());
     }
     return {};
@@ -342,7 +323,7 @@ class DeviceExecutor final : public Executor {
   }
 
   // Logprobs of given tokens and the likeliest ones, without logits.
-  Status score(Work& work, const Places& at) {
+  Status score(Work& work, const PlanPlaces& at, const Tensor& states) {
     if (work.scored.empty()) return {};
     OnDevice<int32_t>* const likeliest = TRY(work.likeliest.room(stream_, work.scored.size()));
     OnDevice<float>* const picked = TRY(work.picks.room(stream_, work.plan.picks.size()));
@@ -353,19 +334,19 @@ class DeviceExecutor final : public Executor {
       size_t end = pick;
       while (end < work.plan.picks.size() && work.plan.picks[end].row <= work.scored[first + rows - 1]) ++end;
       const auto scratch = TRY(stream_.workspace(stream_.functions().lm_head_workspace(rows, config_.vocabulary)));
-      TRY(run_head({.hidden = address(TRY(
-                        ops_->gather(beyond(work.arguments.template on_device<int32_t>(at.scored_rows), first), rows))),
-                    .head = address(computing_->values<T>(head_)),
-                    .log_sum = address(log_sums_.data()),
-                    .argmax = address(beyond(likeliest, first)),
-                    .picks = address(beyond(work.arguments.template on_device<TandemCudaPick>(at.picks), pick)),
-                    .logprobs = address(beyond(picked, pick)),
-                    .pick_count = static_cast<int64_t>(end - pick),
-                    .rows = rows,
-                    .width = config_.width,
-                    .vocabulary = config_.vocabulary,
-                    .workspace = scratch.memory,
-                    .workspace_bytes = scratch.bytes}));
+      TRY(run_head(
+          {.hidden = address(TRY(ops_->gather(states, beyond(argument<int32_t>(at.scored_rows), first), rows))),
+           .head = address(computing_->values<T>(head_)),
+           .log_sum = address(log_sums_.data()),
+           .argmax = address(beyond(likeliest, first)),
+           .picks = address(beyond(argument<TandemCudaPick>(at.picks), pick)),
+           .logprobs = address(beyond(picked, pick)),
+           .pick_count = static_cast<int64_t>(end - pick),
+           .rows = rows,
+           .width = config_.width,
+           .vocabulary = config_.vocabulary,
+           .workspace = scratch.memory,
+           .workspace_bytes = scratch.bytes}));
       pick = end;
     }
     TRY(work.likeliest.fetch(stream_));
@@ -374,12 +355,12 @@ class DeviceExecutor final : public Executor {
 
   // The likeliest tokens of rows, a few rows at a time: the logits of a long prompt would fill the memory. The host
   // ranks them.
-  Status rank(Work& work, const Places& at) {
+  Status rank(Work& work, const PlanPlaces& at, const Tensor& states) {
     const auto& tops = work.plan.tops;
     const size_t padded = kernels::padded_vocabulary(config_.vocabulary);
     for (size_t first = 0; first < tops.size(); first += kLogitRows) {
       const int rows = static_cast<int>(std::min<size_t>(kLogitRows, tops.size() - first));
-      TRY(logits_of(beyond(work.arguments.template on_device<int32_t>(at.top_rows), first), rows));
+      TRY(logits_of(states, beyond(argument<int32_t>(at.top_rows), first), rows));
       TRY(fetch_logits(0, rows));
       for (int i = 0; i < rows; ++i) {
         const auto logits = std::span(host_logits_).subspan(i * padded, config_.vocabulary);
@@ -391,12 +372,14 @@ class DeviceExecutor final : public Executor {
 
   Answer read(Work& work) const {
     Answer answer = std::move(work.answer);
-    for (size_t i = 0; i < work.plan.draws.size(); ++i)
-      answer.draws.push_back({work.tokens.values()[i], work.logprobs.values()[i], work.sampling.values()[i]});
+    const auto drawn = work.drawn.span();
+    for (size_t i = 0, count = work.size.draws; i < work.plan.draws.size(); ++i)
+      answer.draws.push_back(
+          {drawn[i], std::bit_cast<float>(drawn[count + i]), std::bit_cast<float>(drawn[2 * count + i])});
     if (!work.scored.empty()) {
       for (size_t i = 0; i < work.plan.picks.size(); ++i) answer.picks.push_back(work.picks.values()[i]);
       for (const int row : work.plan.likeliest)
-        answer.likeliest.push_back(work.likeliest.values()[place_of(work, row)]);
+        answer.likeliest.push_back(work.likeliest.values()[place_of(work.scored, row)]);
     }
     return answer;
   }
@@ -407,14 +390,19 @@ class DeviceExecutor final : public Executor {
   const WeightFormat format_;
   std::shared_ptr<DeviceWeights> weights_, before_;  // the live ones, and those before the last flip
   std::shared_ptr<DeviceWeights> computing_;         // of the plan that is being submitted
-  std::optional<DevicePages<T>> pages_;
+  const int own_pages_;                              // that plans may name
+  std::optional<DevicePages<T>> pages_;              // and one more, of rows of nobody
   std::optional<DeviceOps<T>> ops_;
   std::map<Ticket, std::unique_ptr<Work>> works_;
   std::vector<std::unique_ptr<Work>> idle_;
   Ticket last_ticket_ = 0;
   Clock::time_point last_done_;
+  // All plans share what follows: the stream does one after the other.
+  kernels::DeviceBuffer<std::byte> arguments_, masks_;
+  kernels::DeviceBuffer<int32_t> drawn_;  // tokens, then logprobs, then sampling logprobs
   int logit_rows_ = 0;
   kernels::DeviceBuffer<float> logits_, panel_sums_, log_sums_;
+  PlanGraphs<Tensor> graphs_;
   std::vector<float> host_logits_, host_log_sums_;
 };
 

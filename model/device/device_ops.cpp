@@ -22,14 +22,13 @@ auto DeviceOps<T>::run(const DeviceWeights& weights, const DevicePages<T>& pages
   this->begin(weights);
   pages_ = &pages;
   batch_ = batch;
-  states_ = TRY(hidden_states(*this, layout_));
-  return states_;
+  return hidden_states(*this, layout_);
 }
 
 template <typename T>
-auto DeviceOps<T>::gather(OnDevice<int32_t>* rows, int count) -> Result<Element*> {
-  const Tensor out = TRY(tensor(kGathered, states_.columns, count));
-  TRY(this->pick_rows(states_, rows, out));
+auto DeviceOps<T>::gather(const Tensor& states, OnDevice<int32_t>* rows, int count) -> Result<Element*> {
+  const Tensor out = TRY(tensor(kGathered, states.columns, count));
+  TRY(this->pick_rows(states, rows, out));
   return out.data;
 }
 

@@ -25,10 +25,10 @@ class DeviceOps final : public DeviceLayerOps<T> {
 
   static Result<DeviceOps> create(kernels::DeviceStream& stream, const Weights& like, int max_positions);
 
-  // The states after the final norm.
+  // The states after the final norm, valid until the next run.
   Result<Tensor> run(const DeviceWeights& weights, const DevicePages<T>& pages, const DeviceBatch& batch);
-  // Rows of the last result, one behind the other; valid until the next.
-  Result<Element*> gather(kernels::OnDevice<int32_t>* rows, int count);
+  // Rows of that, one behind the other; valid until the next.
+  Result<Element*> gather(const Tensor& states, kernels::OnDevice<int32_t>* rows, int count);
 
   Result<Tensor> embed() override;
   Result<Tensor> norm(const Tensor& x, int weight) override;
@@ -55,7 +55,6 @@ class DeviceOps final : public DeviceLayerOps<T> {
   DeviceRoutes routes_;  // of the layer at hand
   const DevicePages<T>* pages_ = nullptr;
   DeviceBatch batch_;
-  Tensor states_;
 };
 
 }  // namespace tandem::model

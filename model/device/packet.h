@@ -1,4 +1,5 @@
-// Many small arrays for a device in one copy.
+// Many small arrays for a device in one copy. The memory of the device is the caller's: packets that follow each other
+// on a stream can have the same.
 //
 // Thread safety: none.
 #pragma once
@@ -13,7 +14,7 @@ namespace tandem::model {
 
 class Packet {
  public:
-  // Where the array begins, for `on_device` once it is sent.
+  // Where the array begins, for `sent`.
   template <typename T>
   size_t add(std::span<const T> values) {
     const size_t at = (bytes_.size() + 15) / 16 * 16;
@@ -25,29 +26,33 @@ class Packet {
   size_t add(const std::vector<T>& values) {
     return add(std::span<const T>(values));
   }
-  // Puts the copy on the stream. What was sent before must have been read.
-  Status send(kernels::DeviceStream& stream) {
+  // Puts a copy to `memory`, which grows, on the stream. What was sent before must have been read from the host.
+  Status send(kernels::DeviceStream& stream, kernels::DeviceBuffer<std::byte>& memory) {
     if (staged_.size() < bytes_.size()) {
       TRY(stream.wait());
       staged_ = TRY(stream.stage<std::byte>(2 * bytes_.size(), "arguments"));
-      memory_ = {};
-      memory_ = TRY(stream.allocate<std::byte>(2 * bytes_.size(), "arguments"));
+    }
+    if (memory.size() < bytes_.size()) {
+      TRY(stream.wait());
+      memory = {};
+      memory = TRY(stream.allocate<std::byte>(2 * bytes_.size(), "arguments"));
     }
     std::ranges::copy(bytes_, staged_.span().begin());
-    TRY(stream.upload(memory_.data(), std::span<const std::byte>(staged_.span().first(bytes_.size()))));
+    TRY(stream.upload(memory.data(), std::span<const std::byte>(staged_.span().first(bytes_.size()))));
     bytes_.clear();
     return {};
-  }
-  template <typename T>
-  kernels::OnDevice<T>* on_device(size_t at) const {
-    return kernels::as<T>(kernels::beyond(memory_.data(), at));
   }
 
  private:
   std::vector<std::byte> bytes_;
   kernels::StagingBuffer<std::byte> staged_;
-  kernels::DeviceBuffer<std::byte> memory_;
 };
+
+// An array of a packet that was sent.
+template <typename T>
+kernels::OnDevice<T>* sent(const kernels::DeviceBuffer<std::byte>& memory, size_t at) {
+  return kernels::as<T>(kernels::beyond(memory.data(), at));
+}
 
 // An array that a device writes and the host reads later.
 template <typename T>

@@ -176,6 +176,7 @@ class Engine {
   int adapters() const { return static_cast<int>(adapters_.size()); }  // that sequences have
   uint64_t version() const { return version_; }
   const EngineCounters& counters() const { return counters_; }
+  model::GraphCounters graphs() const { return executor_->graphs(); }
   const EngineSettings& settings() const { return settings_; }
   std::string numerics_id() const { return executor_->numerics_id(); }
   model::WeightFormat format() const { return executor_->format(); }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <functional>
+#include <optional>
 
 #include "kernels/device_stream.h"
 
@@ -120,6 +121,118 @@ TEST_F(EmulatedDevice, a_device_that_is_lost_or_refuses_a_launch_is_an_error_and
           conclude(status.code() == Code::kUnavailable, status.to_string());
         },
         testing::ExitedWithCode(0), "emulated:0: add_float: the (emulated device is lost|launch failed)");
+  }
+}
+
+// A stream with two numbers, and a graph that adds the second to the first.
+struct Sum {
+  DeviceStream stream;
+  DeviceBuffer<float> x, y;
+  std::optional<DeviceGraph> graph;
+
+  explicit Sum(DeviceStream opened)
+      : stream(std::move(opened)),
+        x(std::move(*stream.allocate<float>(1, "a test"))),
+        y(std::move(*stream.allocate<float>(1, "a test"))) {}
+  Status capture() {
+    graph = TRY(stream.capture([&] { return add(stream, x, y); }));
+    return {};
+  }
+  Status set(float to_x, float to_y) {
+    TRY(stream.upload(x.data(), std::span<const float>(&to_x, 1)));
+    TRY(stream.upload(y.data(), std::span<const float>(&to_y, 1)));
+    return stream.wait();
+  }
+  float get() {
+    float value = 0;
+    const bool ok = stream.download(std::span(&value, 1), x.data()).ok() && stream.wait().ok();
+    return ok ? value : -1;
+  }
+};
+
+TEST_F(EmulatedDevice, a_graph_does_what_was_captured_each_time_that_it_is_launched_and_not_before) {
+  for (const char* settings : {"memory=1m", "memory=1m,seed=3", "memory=1m,seed=4"}) {
+    EXPECT_EXIT(
+        {
+          Sum sum(open(settings));
+          bool ok = sum.set(1, 2).ok() && sum.capture().ok() && sum.get() == 1;
+          for (int i = 0; i < 2; ++i) ok = ok && sum.stream.launch(*sum.graph).ok();
+          ok = ok && sum.get() == 5 && sum.set(10, 4).ok() && sum.stream.launch(*sum.graph).ok();
+          sum.graph.reset();  // what was launched goes on
+          conclude(ok && sum.get() == 14);
+        },
+        testing::ExitedWithCode(0), "");
+  }
+}
+
+// What is not as it should be with calls that a capture does not allow; empty: nothing.
+std::string trouble_with_refused_calls(DeviceStream opened) {
+  Sum sum(std::move(opened));
+  const auto event = std::move(*sum.stream.mark());
+  std::optional<DeviceBuffer<float>> buffer = std::move(*sum.stream.allocate<float>(1, "a test"));
+  const std::vector<std::function<Status()>> refused = {
+      [&] { return sum.stream.wait(); },
+      [&]() -> Status { return TRY(event.done()), Status{}; },
+      [&]() -> Status { return TRY(sum.stream.allocate<float>(1, "a test")), Status{}; },
+      [&]() -> Status { return TRY(sum.stream.stage<float>(1, "a test")), Status{}; },
+      [&]() -> Status { return TRY(sum.stream.mark()), Status{}; },
+      [&]() -> Status { return buffer.reset(), Status{}; }};  // which says nothing: the end does
+  if (!sum.set(1, 2).ok()) return "the numbers are not set";
+  for (size_t i = 0; i < refused.size(); ++i) {
+    const auto graph = sum.stream.capture([&]() -> Status {
+      TRY(add(sum.stream, sum.x, sum.y));
+      return refused[i]();
+    });
+    if (graph) return "call " + std::to_string(i) + " is allowed";
+    const std::string words = graph.error().to_string();
+    if (words.find("a capture does not allow") == std::string::npos) return words;
+  }
+  const auto failed = sum.stream.capture([] { return Status::invalid("as it may be"); });
+  if (failed || failed.error().message() != "as it may be") return "an error is not handed on";
+  if (!sum.capture().ok() || !sum.stream.launch(*sum.graph).ok()) return "no graph afterwards";
+  return sum.get() == 3 ? "" : "the stream does not go on";
+}
+
+TEST_F(EmulatedDevice, what_a_gpu_refuses_while_it_captures_is_an_error_and_the_stream_goes_on) {
+  EXPECT_EXIT(
+      {
+        const std::string trouble = trouble_with_refused_calls(open("memory=1m,seed=5"));
+        conclude(trouble.empty(), trouble);
+      },
+      testing::ExitedWithCode(0), "");
+}
+
+TEST_F(EmulatedDevice, a_graph_is_not_launched_where_memory_was_freed_since_and_there_may_be_no_room_for_one) {
+  EXPECT_EXIT(
+      {
+        Sum sum(open("memory=1m,graphs=1"));
+        bool ok = sum.set(1, 2).ok() && sum.capture().ok();
+        auto other = std::move(*sum.stream.another());
+        ok = ok && other.launch(*sum.graph).code() == Code::kInvalid;
+        const auto second = sum.stream.capture([&] { return add(sum.stream, sum.x, sum.y); });
+        ok = ok && !second && second.error().code() == Code::kExhausted;
+        sum.y = std::move(*sum.stream.allocate<float>(1, "a test"));
+        ok = ok && !sum.graph->valid() && sum.stream.launch(*sum.graph).code() == Code::kInvalid;
+        sum.graph.reset();
+        ok = ok && sum.set(1, 3).ok() && sum.capture().ok() && sum.stream.launch(*sum.graph).ok();
+        conclude(ok && sum.get() == 4);
+      },
+      testing::ExitedWithCode(0), "");
+}
+
+TEST_F(EmulatedDevice, the_kernels_of_a_graph_are_counted_when_it_is_launched) {
+  for (const char* settings : {"lose_at=3", "refuse_at=3", "lose_at=3,seed=5"}) {
+    EXPECT_EXIT(
+        {
+          Sum sum(open(settings));
+          Status status = sum.capture();
+          for (int i = 0; i < 2 && status.ok(); ++i) status = sum.stream.launch(*sum.graph);
+          if (status.ok()) status = sum.stream.wait();
+          if (!status.ok()) conclude(false, status.to_string());
+          status = sum.stream.launch(*sum.graph);
+          conclude(status.code() == Code::kUnavailable, status.to_string());
+        },
+        testing::ExitedWithCode(0), "emulated:0: graph_launch: the (emulated device is lost|launch failed)");
   }
 }
 

@@ -6,6 +6,7 @@
 #include "model/executor.h"
 #include "model/weights.h"
 #include "tests/model/emulated.h"
+#include "tests/model/same_answers.h"
 #include "tests/model/small_families.h"
 
 namespace tandem::model {
@@ -65,21 +66,6 @@ std::vector<Answer> said_on(const Place& place, const ModelConfig& config, Weigh
   step.draws = {{.row = 0, .seed = 5, .position = 91}, {.row = 1, .seed = 6, .position = 71}};
   run(step);
   return said;
-}
-
-void expect_same(const std::vector<Answer>& got, const std::vector<Answer>& expected) {
-  ASSERT_EQ(got.size(), expected.size());
-  for (size_t i = 0; i < got.size(); ++i) {
-    ASSERT_EQ(got[i].draws.size(), expected[i].draws.size());
-    for (size_t d = 0; d < got[i].draws.size(); ++d) {
-      EXPECT_EQ(got[i].draws[d].token, expected[i].draws[d].token) << "plan " << i << " draw " << d;
-      EXPECT_EQ(got[i].draws[d].logprob, expected[i].draws[d].logprob) << "plan " << i << " draw " << d;
-      EXPECT_EQ(got[i].draws[d].sampling_logprob, expected[i].draws[d].sampling_logprob) << "plan " << i << " " << d;
-    }
-    EXPECT_EQ(got[i].picks, expected[i].picks) << "plan " << i;
-    EXPECT_EQ(got[i].likeliest, expected[i].likeliest) << "plan " << i;
-    EXPECT_EQ(got[i].tops, expected[i].tops) << "plan " << i;
-  }
 }
 
 const Place kAvx2{.device = {.kind = kernels::Device::Kind::kCpu, .isa = kernels::Isa::kAvx2}, .threads = 2};

@@ -97,6 +97,11 @@ int tandem_cuda_event_done(TandemCudaEvent, int* done) {
   return 0;
 }
 int tandem_cuda_stream_wait(TandemCudaStream, TandemCudaEvent) { return 0; }
+// And nobody for graphs.
+int tandem_cuda_capture_begin(TandemCudaStream) { return kTandemCudaRuntime; }
+int tandem_cuda_capture_end(TandemCudaStream, TandemCudaGraph*) { return kTandemCudaRuntime; }
+int tandem_cuda_graph_launch(TandemCudaStream, TandemCudaGraph) { return kTandemCudaRuntime; }
+int tandem_cuda_graph_destroy(TandemCudaGraph) { return kTandemCudaRuntime; }
 void* tandem_cuda_raw_stream(TandemCudaStream stream) { return stream; }
 int tandem_cuda_allocate(TandemCudaStream, size_t bytes, void** memory) {
   *memory = std::malloc(bytes);
