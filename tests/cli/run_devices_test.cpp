@@ -30,6 +30,23 @@ TEST_F(RunDevices, end_with_the_export_of_avx2_wherever_trainer_and_engines_are)
   }
 }
 
+// What a GPU's tensor cores would make of it: other bits than a processor's, the same ones of trainer and engines.
+TEST_F(RunDevices, of_tensor_cores_agree_and_end_with_the_same_export_on_any_of_them) {
+  const fs::path one = root() / "tensor", apart = root() / "tensor-apart";
+  ASSERT_EQ(run(on({"device=emulated:0:tensor"}, 1), one), 0) << text(output());
+  ASSERT_EQ(
+      run(on({"rollout.devices=[emulated:1:tensor,emulated:2:tensor]", "trainer.device=emulated:0:tensor"}, 1), apart),
+      0)
+      << text(output());
+  EXPECT_EQ(export_digest(apart), export_digest(one));
+  for (const fs::path& run_dir : {one, apart}) {
+    const Json summary = json(run_dir / "summary.json");
+    EXPECT_EQ(summary["numerics_id"], "v3-hopper-bf16");
+    EXPECT_EQ(summary["logprob"]["max_abs_diff"], 0.0);
+    EXPECT_GT(summary["logprob"]["tokens_compared"].get<int>(), 0);
+  }
+}
+
 // Each life of an engine loses its device after so much work; one that begins again has it back.
 TEST_F(RunDevices, that_are_lost_cost_a_life_of_the_engine_and_no_bit) {
   constexpr int kSteps = 6;  // of which some engine does more than its device lives for
@@ -58,6 +75,8 @@ TEST_F(RunDevices, that_are_none_are_not_there_or_do_not_fit_together_are_refuse
   refused({"device=emulated:70"}, 3, "there is no emulated:70");
   refused({"rollout.devices=[cuda:900]"}, 3, "there is no cuda:900");
   refused({"device=emulated:0", "trainer.device=cpu:avx512"}, 2, "do not compute the same bits");
+  refused({"device=emulated:0:tensor", "trainer.device=cpu"}, 2, "do not compute the same bits");
+  refused({"device=emulated:0:fast"}, 2, "names no kernels of emulated:0");
 }
 
 }  // namespace
