@@ -210,6 +210,87 @@ Status attention(CudaBench& bench, int tokens, std::string_view kernels) {
                        2.0 * tokens * (tokens + 1.0) * kHeads * kSize, bench.gpu.functions().attention, a);
 }
 
+// Heads of an 8B model on tensor cores.
+constexpr int kHeads8b = 32, kKvHeads8b = 8, kHeadSize8b = 128;
+
+// The last `rows` positions of each of `sequences` sequences of `length`.
+Result<TandemCudaAttention> attention_8b(Gpu& gpu, int sequences, int rows, int length) {
+  constexpr int kPage = 64;
+  const int pages = (length + kPage - 1) / kPage, all = sequences * rows;
+  std::vector<int32_t> table(sequences * pages), first(all), positions(all);
+  std::iota(table.begin(), table.end(), 0);
+  for (int i = 0; i < all; ++i) {
+    first[i] = i / rows * pages;
+    positions[i] = length - rows + i % rows;
+  }
+  const size_t elements = static_cast<size_t>(table.size()) * kKvHeads8b * kPage * kHeadSize8b;
+  const int64_t width = int64_t{kHeads8b} * kHeadSize8b;
+  TandemCudaAttention a{};
+  a.queries = TRY(gpu.array(random_bf16(static_cast<size_t>(all * width), 3)));
+  a.out = TRY(gpu.array(random_bf16(static_cast<size_t>(all * width), 3)));
+  a.query_stride = a.out_stride = width;
+  a.pages.keys = TRY(gpu.array(random_bf16(elements, 4)));
+  a.pages.values = TRY(gpu.array(random_bf16(elements, 4)));
+  a.pages.table = TRY(gpu.array(table));
+  a.pages.first = TRY(gpu.array(first));
+  a.pages.positions = TRY(gpu.array(positions));
+  a.rows = all;
+  a.heads = kHeads8b;
+  a.kv_heads = kKvHeads8b;
+  a.head_size = kHeadSize8b;
+  a.scale = 0.0884f;
+  return a;
+}
+Status tensor_attention(CudaBench& bench) {
+  const auto attention = bench.gpu.functions().attention;
+  for (const int tokens : {2048, 8192}) {
+    const double pairs = tokens * (tokens + 1.0) / 2;
+    TRY(bench.product(fmt::format("tensor: attention 32/8x128, prefill of {}", tokens),
+                      4 * pairs * kHeads8b * kHeadSize8b, attention, TRY(attention_8b(bench.gpu, 1, tokens, tokens))));
+  }
+  constexpr int kLength = 4096;
+  for (const int sequences : {1, 64}) {
+    TRY(bench.bytes(fmt::format("tensor: attention 32/8x128, {} rows of {} keys", sequences, kLength),
+                    4.0 * sequences * kLength * kKvHeads8b * kHeadSize8b, attention,
+                    TRY(attention_8b(bench.gpu, sequences, 1, kLength))));
+  }
+  return {};
+}
+Status tensor_attention_backward(CudaBench& bench, int tokens) {
+  constexpr int64_t kQueries = int64_t{kHeads8b} * kHeadSize8b, kKeys = int64_t{kKvHeads8b} * kHeadSize8b;
+  constexpr int64_t kWidth = kQueries + 2 * kKeys;
+  const auto rows = static_cast<size_t>(tokens);
+  std::vector<int32_t> path(rows);
+  std::iota(path.begin(), path.end(), 0);
+  const std::vector<TandemCudaTreeRun> run = {{0, tokens, 0, tokens, 0, 1}};
+  TandemCudaAttentionBackward b{};
+  uint16_t* const inputs = TRY(bench.gpu.array(random_bf16(rows * kWidth, 5)));
+  uint16_t* const grads = TRY(bench.gpu.array(random_bf16(rows * kWidth, 5)));
+  b.queries = inputs;
+  b.keys = inputs + kQueries;
+  b.values = inputs + kQueries + kKeys;
+  b.grad_queries = grads;
+  b.grad_keys = grads + kQueries;
+  b.grad_values = grads + kQueries + kKeys;
+  b.stride = b.grad_stride = kWidth;
+  b.out = TRY(bench.gpu.array(random_bf16(rows * kQueries, 6)));
+  b.grad_out = TRY(bench.gpu.array(random_bf16(rows * kQueries, 6)));
+  b.log_sum = TRY(bench.gpu.array(rows * kHeads8b, 8.0f));
+  b.runs = TRY(bench.gpu.array(run));
+  b.row_run = TRY(bench.gpu.array(rows, int32_t{0}));
+  b.paths = TRY(bench.gpu.array(path));
+  b.rows = tokens;
+  b.heads = kHeads8b;
+  b.kv_heads = kKvHeads8b;
+  b.head_size = kHeadSize8b;
+  b.scale = 0.0884f;
+  b.workspace_bytes = bench.gpu.functions().attention_backward_workspace(tokens, kHeads8b);
+  b.workspace = TRY(bench.gpu.array(b.workspace_bytes, char{0}));
+  return bench.product(fmt::format("tensor: attention 32/8x128, backward of {}", tokens),
+                       5.0 * tokens * (tokens + 1.0) * kHeads8b * kHeadSize8b, bench.gpu.functions().attention_backward,
+                       b);
+}
+
 Status log_probabilities(CudaBench& bench, int rows, std::string_view kernels) {
   constexpr int kWidth = 576, kVocabulary = 49152;
   TandemCudaLmHead h{};
@@ -280,6 +361,8 @@ Result<std::vector<Figure>> bench_cuda(const Settings& settings) {
     for (const int rows : {1, 16, 64, 512, 4096}) TRY(tensor_products(bench, rows, 3072, 576));
     for (const int rows : {1, 64, 4096}) TRY(tensor_products(bench, rows, 4096, 4096));
     TRY(attention(bench, 2048, "tensor: "));
+    TRY(tensor_attention(bench));
+    TRY(tensor_attention_backward(bench, 2048));
     for (const int rows : {1, 64, 1024}) TRY(log_probabilities(bench, rows, "tensor: "));
   }
   const auto gpu = TRY(Gpu::find(kTandemCudaExact));

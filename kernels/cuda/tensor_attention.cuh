@@ -102,12 +102,15 @@ struct TensorAttention {
     const int size = Values ? value_size_of(a) : a.head_size;
     const uint16_t* all = Values ? a.pages.values : a.pages.keys;
     const uint16_t* block = all + (static_cast<int64_t>(page) * a.kv_heads + tile.kv_head) * kKeyBlock * size;
-    copy_tile<Workers, 1>(to, size, aligned, worker, block, [&](int i) {
-      return begin + i >= tile.first && begin + i < tile.end ? block + i * size : nullptr;
+    const auto seen = static_cast<unsigned>(tile.end - tile.first);
+    copy_tile<Workers, 1>(to, size, aligned, worker, [&](int i) {
+      return TileRow{block + i * size, static_cast<unsigned>(begin + i - tile.first) < seen};
     });
   }
 
-  // The scores of a block, -infinity where a key is not seen, and the largest of each pair.
+  // The scores of a block, -infinity where a key is not seen, and the largest of each pair. Every pair that is there
+  // sees the whole of a block that is `Whole`.
+  template <bool Whole>
   TANDEM_HD void score(const AttentionPairs<Size>& pairs, const Tile<Size>& keys, int begin,
                        Registers<float, 32>& scores, Registers<float, 2>& largest) const {
     dots<Size>(scores, pairs.queries, keys);
@@ -116,12 +119,12 @@ struct TensorAttention {
       TANDEM_UNROLL
       for (int i = 0; i < 32; ++i) {
         const int half = i / 2 % 2, position = begin + i / 4 * 8 + lane % 4 * 2 + i % 2;
-        const bool seen = position >= pairs.first.at(lane, half) && position < pairs.end.at(lane, half);
+        const bool seen = Whole || (position >= pairs.first.at(lane, half) && position < pairs.end.at(lane, half));
         scores.at(lane, i) = seen ? scores.at(lane, i) * a.scale : -infinity();
-        largest.at(lane, half) = larger(largest.at(lane, half), scores.at(lane, i));
+        largest.at(lane, half) = larger_of_lane(largest.at(lane, half), scores.at(lane, i));
       }
     });
-    const auto join = [](float x, float y) { return larger(x, y); };
+    const auto join = [](float x, float y) { return larger_of_lane(x, y); };
     join_quads(largest, 0, join);
     join_quads(largest, 1, join);
   }
@@ -134,7 +137,8 @@ struct TensorAttention {
     Registers<float, 4> parts;
     each_lane([&](int lane) {
       TANDEM_UNROLL
-      for (int i = 0; i < 32; ++i) scores.at(lane, i) = exponential(scores.at(lane, i) - maximum.at(lane, i / 2 % 2));
+      for (int i = 0; i < 32; ++i)
+        scores.at(lane, i) = exponential_of_lane<true>(scores.at(lane, i) - maximum.at(lane, i / 2 % 2));
       const auto every_sixteenth = [&](int i) {
         return scores.at(lane, i) + scores.at(lane, i + 8) + scores.at(lane, i + 16) + scores.at(lane, i + 24);
       };

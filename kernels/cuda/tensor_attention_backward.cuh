@@ -12,6 +12,35 @@
 
 namespace tandem::kernels::cuda {
 
+// AttentionDelta where heads are whole lanes and lie by pieces: the same bits, read 16 elements at a time.
+struct TensorAttentionDelta {
+  TandemCudaAttentionBackward a;
+  float* delta;
+  TANDEM_HD void operator()(int64_t i) const {
+    const int size = value_size_of(a);
+    float lanes[kLanes];
+    TANDEM_UNROLL
+    for (int lane = 0; lane < kLanes; ++lane) lanes[lane] = 0;
+    for (int c = 0; c < size; c += kLanes) {
+      alignas(16) uint16_t grads[kLanes], outs[kLanes];
+      memcpy(grads, __builtin_assume_aligned(a.grad_out + i * size + c, 16), sizeof grads);
+      memcpy(outs, __builtin_assume_aligned(a.out + i * size + c, 16), sizeof outs);
+      TANDEM_UNROLL
+      for (int lane = 0; lane < kLanes; ++lane)
+        lanes[lane] = fmaf(from_bf16(grads[lane]), from_bf16(outs[lane]), lanes[lane]);
+    }
+    const auto halve = [&](auto half) {
+      constexpr int kHalf = decltype(half)::value;
+      TANDEM_UNROLL
+      for (int lane = 0; lane < kHalf; ++lane) lanes[lane] = lanes[lane] + lanes[lane + kHalf];
+    };
+    halve(std::integral_constant<int, 8>());
+    halve(std::integral_constant<int, 4>());
+    halve(std::integral_constant<int, 2>());
+    delta[i] = lanes[0] + lanes[1];
+  }
+};
+
 template <int Size, typename Execution>
 int backward_on_tensor_cores(Execution& execution, const TensorBackward& b) {
   const TensorQueryGradient<Size> queries(b);
@@ -20,12 +49,19 @@ int backward_on_tensor_cores(Execution& execution, const TensorBackward& b) {
                   [&] { return start(execution, keys, keys.blocks()); });
 }
 template <typename Execution>
-int backward_on_tensor_cores(Execution& execution, const TandemCudaAttentionBackward& a, const float* delta) {
+int backward_on_tensor_cores(Execution& execution, const TandemCudaAttentionBackward& a, float* delta) {
   const bool aligned = lies_by_pieces(a.queries, a.stride) && lies_by_pieces(a.keys, 0) &&
                        lies_by_pieces(a.values, 0) && lies_by_pieces(a.grad_out, 0);
   const TensorBackward b{a, delta, aligned};
-  return a.head_size <= 64 && value_size_of(a) <= 64 ? backward_on_tensor_cores<64>(execution, b)
-                                                     : backward_on_tensor_cores<kMostTensorHead>(execution, b);
+  const int64_t row_heads = static_cast<int64_t>(a.rows) * a.heads;
+  const auto form_delta = [&] {
+    return aligned && lies_by_pieces(a.out, 0) ? each_element(execution, row_heads, TensorAttentionDelta{a, delta})
+                                               : each_element(execution, row_heads, AttentionDelta{a, delta});
+  };
+  return in_order(form_delta, [&] {
+    return a.head_size <= 64 && value_size_of(a) <= 64 ? backward_on_tensor_cores<64>(execution, b)
+                                                       : backward_on_tensor_cores<kMostTensorHead>(execution, b);
+  });
 }
 
 }  // namespace tandem::kernels::cuda

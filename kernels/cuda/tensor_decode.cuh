@@ -150,7 +150,7 @@ struct TensorDecode : TensorAttention<Size> {
     end_of_warp_writes();
     Registers<float, 2> largest;
     if (begin < own.tile.end) {
-      this->score(own.pairs, shared.keys[warp], begin, own.scores, largest);
+      this->template score<false>(own.pairs, shared.keys[warp], begin, own.scores, largest);
     } else {
       each_lane([&](int lane) { largest.at(lane, 0) = largest.at(lane, 1) = -infinity(); });
     }

@@ -98,10 +98,13 @@ struct TensorKeyGradient : TensorBackward {
       own.run = -1;
       clear(own.of_head);
       clear(own.sum);
-      copy_tile<kWarps, 1>(shared.keys, a.head_size, aligned, warp, a.keys,
-                           [&](int i) { return i < tile.rows ? key_at(row + i, kv_head) : nullptr; });
-      copy_tile<kWarps, 1>(shared.values, value_size_of(a), aligned, warp, a.values,
-                           [&](int i) { return i < tile.rows ? value_at(row + i, kv_head) : nullptr; });
+      const auto row_of = [&](int i) { return row + (i < rows ? i : 0); };
+      copy_tile<kWarps, 1>(shared.keys, a.head_size, aligned, warp, [&](int i) {
+        return TileRow{key_at(row_of(i), kv_head), i < rows};
+      });
+      copy_tile<kWarps, 1>(shared.values, value_size_of(a), aligned, warp, [&](int i) {
+        return TileRow{value_at(row_of(i), kv_head), i < rows};
+      });
       first_queries(tile, tile.tree_begin, own.queries);  // there are some: those of the keys' own rows
       ask(own.queries, 0, warp, shared);
       return true;
@@ -130,10 +133,13 @@ struct TensorKeyGradient : TensorBackward {
     return ++queries.head < (kv_head + 1) * (a.heads / a.kv_heads) && first_queries(tile, tile.tree_begin, queries);
   }
   TANDEM_HD void ask(const Queries& queries, int buffer, int warp, Shared& shared) const {
-    copy_tile<kWarps, 1>(shared.queries[buffer], a.head_size, aligned, warp, a.queries,
-                         [&](int i) { return queries.has(i) ? query_at(queries.row(i), queries.head) : nullptr; });
-    copy_tile<kWarps, 1>(shared.grads[buffer], value_size_of(a), aligned, warp, a.grad_out,
-                         [&](int i) { return queries.has(i) ? grad_at(queries.row(i), queries.head) : nullptr; });
+    const auto row_of = [&](int i) { return queries.row(queries.has(i) ? i : 0); };
+    copy_tile<kWarps, 1>(shared.queries[buffer], a.head_size, aligned, warp, [&](int i) {
+      return TileRow{query_at(row_of(i), queries.head), queries.has(i)};
+    });
+    copy_tile<kWarps, 1>(shared.grads[buffer], value_size_of(a), aligned, warp, [&](int i) {
+      return TileRow{grad_at(row_of(i), queries.head), queries.has(i)};
+    });
     end_of_copies();
     each_lane([&](int lane) {
       const int i = warp * kWarp + lane;

@@ -20,10 +20,11 @@ struct TensorPrefill : TensorAttention<Size> {
   };
   struct Private {
     AttentionPairs<Size> pairs;
-    int next;         // row behind the tile
-    int step, steps;  // blocks of keys; -1: no tile
-    int32_t page;     // of the block that is asked for next
-    int first, end;   // positions that some pair of the warp sees
+    int next;                    // row behind the tile
+    int step, steps;             // blocks of keys; -1: no tile
+    int32_t page;                // of the block that is asked for next
+    int first, end;              // positions that some pair of the warp sees
+    int whole_first, whole_end;  // positions that all of them see
     Registers<float, Size / 2> out;
     Registers<float, 2> sum;
   };
@@ -50,7 +51,11 @@ struct TensorPrefill : TensorAttention<Size> {
       if (!next_tile(range, rows, part, warp, shared, own)) return false;
     } else {
       if (own.step + 1 < own.steps) ask(shared.tile, own.step + 1, warp, shared, own);
-      add(shared, own);
+      const int begin = begin_of(shared.tile, own.step);
+      if (begin >= own.whole_first && begin + kKeyBlock <= own.whole_end)
+        add<true>(begin, shared, own);
+      else if (Base::sees(own.first, own.end, begin))
+        add<false>(begin, shared, own);
       if (++own.step == own.steps) {
         write(warp, shared.tile, own);
         own.step = -1;
@@ -85,6 +90,8 @@ struct TensorPrefill : TensorAttention<Size> {
     const int from = tile.row_of(warp * kWarpRows), to = tile.row_of(warp * kWarpRows + kWarpRows - 1);
     own.first = first_seen(a.window, tile.position + from);
     own.end = from < tile.rows ? tile.position + smaller(to + 1, tile.rows) : 0;
+    own.whole_first = first_seen(a.window, own.end - 1);
+    own.whole_end = tile.position + from + 1;
     this->begin(tile, warp * kWarpRows, own.pairs);
     clear(own.out);
     clear(own.sum);
@@ -101,19 +108,18 @@ struct TensorPrefill : TensorAttention<Size> {
     own.page = this->page_of(tile, begin + kKeyBlock);
   }
 
-  TANDEM_HD void add(const Shared& shared, Private& own) const {
-    const int begin = begin_of(shared.tile, own.step);
-    if (!Base::sees(own.first, own.end, begin)) return;
+  template <bool Whole>
+  TANDEM_HD void add(int begin, const Shared& shared, Private& own) const {
     AttentionPairs<Size>& pairs = own.pairs;
     Registers<float, 32> scores;
     Registers<float, 2> largest, less, kept, sums;
     Registers<int, 2> seen;
-    this->score(pairs, shared.keys[own.step % 2], begin, scores, largest);
+    this->template score<Whole>(pairs, shared.keys[own.step % 2], begin, scores, largest);
     each_lane([&](int lane) {
       TANDEM_UNROLL
       for (int half = 0; half < 2; ++half) {
         const float before = pairs.maximum.at(lane, half), next = larger(before, largest.at(lane, half));
-        seen.at(lane, half) = Base::sees(pairs.first.at(lane, half), pairs.end.at(lane, half), begin);
+        seen.at(lane, half) = Whole || Base::sees(pairs.first.at(lane, half), pairs.end.at(lane, half), begin);
         kept.at(lane, half) = before == -infinity() ? 0.0f : exponential(before - next);
         less.at(lane, half) = seen.at(lane, half) ? next : 0.0f;
         pairs.maximum.at(lane, half) = next;

@@ -27,7 +27,9 @@ struct TensorBackward {
   TANDEM_HD bool sees(int query, int key) const { return query >= key && first_seen(a.window, query) <= key; }
 };
 // As pair_of has them.
-TANDEM_HD float probability_of(float score, float scale, float log_sum) { return exponential(score * scale - log_sum); }
+TANDEM_HD float probability_of(float score, float scale, float log_sum) {
+  return exponential_of_lane<false>(score * scale - log_sum);
+}
 TANDEM_HD float gradient_of(float probability, float grad, float delta, float scale) {
   return probability * (grad - delta) * scale;
 }
@@ -136,10 +138,13 @@ struct TensorQueryGradient : TensorBackward {
   TANDEM_HD void begin_tile(const QueryTile& tile, int head, int warp, Shared& shared, Private& own) const {
     if (warp == 0) shared.tile = tile;
     own.steps = (tile.end - 1) / kKeyBlock - tile.first / kKeyBlock + 1;
-    copy_tile<kWarps, 1>(shared.queries, a.head_size, aligned, warp, a.queries,
-                         [&](int i) { return i < tile.rows ? query_at(tile.row + i, head) : nullptr; });
-    copy_tile<kWarps, 1>(shared.grads, value_size_of(a), aligned, warp, a.grad_out,
-                         [&](int i) { return i < tile.rows ? grad_at(tile.row + i, head) : nullptr; });
+    const auto row_of = [&](int i) { return tile.row + (i < tile.rows ? i : 0); };
+    copy_tile<kWarps, 1>(shared.queries, a.head_size, aligned, warp, [&](int i) {
+      return TileRow{query_at(row_of(i), head), i < tile.rows};
+    });
+    copy_tile<kWarps, 1>(shared.grads, value_size_of(a), aligned, warp, [&](int i) {
+      return TileRow{grad_at(row_of(i), head), i < tile.rows};
+    });
     ask(tile, 0, head, warp, shared);
     clear(own.sum);
     each_lane([&](int lane) {
@@ -156,16 +161,14 @@ struct TensorQueryGradient : TensorBackward {
   TANDEM_HD static int begin_of(const QueryTile& tile, int step) { return (tile.first / kKeyBlock + step) * kKeyBlock; }
   TANDEM_HD void ask(const QueryTile& tile, int step, int head, int warp, Shared& shared) const {
     const int begin = begin_of(tile, step), kv_head = head / (a.heads / a.kv_heads);
-    const auto row_of = [&](int i) {
-      return begin + i >= tile.first && begin + i < tile.end ? a.paths[tile.path + begin + i] : -1;
-    };
-    copy_tile<kWarps, 4>(shared.keys[step % 2], a.head_size, aligned, warp, a.keys, [&](int i) {
-      const int row = row_of(i);
-      return row < 0 ? nullptr : key_at(row, kv_head);
+    const auto seen = static_cast<unsigned>(tile.end - tile.first);
+    const auto there = [&](int i) { return static_cast<unsigned>(begin + i - tile.first) < seen; };
+    const auto row_of = [&](int i) { return a.paths[tile.path + (there(i) ? begin + i : tile.first)]; };
+    copy_tile<kWarps, 4>(shared.keys[step % 2], a.head_size, aligned, warp, [&](int i) {
+      return TileRow{key_at(row_of(i), kv_head), there(i)};
     });
-    copy_tile<kWarps, 4>(shared.values[step % 2], value_size_of(a), aligned, warp, a.values, [&](int i) {
-      const int row = row_of(i);
-      return row < 0 ? nullptr : value_at(row, kv_head);
+    copy_tile<kWarps, 4>(shared.values[step % 2], value_size_of(a), aligned, warp, [&](int i) {
+      return TileRow{value_at(row_of(i), kv_head), there(i)};
     });
     end_of_copies();
   }

@@ -26,33 +26,45 @@ struct Tile {
   TANDEM_HD const uint16_t* at(int row, int column) const { return elements + row * kStride + column; }
 };
 
-// Asks for a tile: row i begins at row_of(i), or is 0 where that is null. Warp `worker` of `Workers` asks for its part.
-// `Together` rows are looked up before the first of them is asked for. Rows that are not `aligned` to pieces are copied
-// at once.
+// Where a row of a tile begins, and whether it is there; else it is 0.
+struct TileRow {
+  const uint16_t* at;
+  bool there;
+};
+// Asks for a tile, row i of which is row_of(i). Warp `worker` of `Workers` asks for its part. `Together` rows are
+// looked up before the first of them is asked for. Rows that are not `aligned` to pieces are copied at once.
 template <int Workers, int Together, int Size, typename RowOf>
-TANDEM_HD void copy_tile(Tile<Size>& tile, int size, bool aligned, int worker, const void* somewhere,
-                         const RowOf& row_of) {
-  constexpr int kPieces = Size / kPieceElements, kEach = kTileRows * kPieces / (Workers * kWarp);
-  constexpr int kTogether = kEach < Together ? kEach : Together;
+TANDEM_HD void copy_tile(Tile<Size>& tile, int size, bool aligned, int worker, const RowOf& row_of) {
+  constexpr unsigned kPieces = Size / kPieceElements, kThreads = Workers * kWarp,
+                     kEach = kTileRows * kPieces / kThreads;
+  constexpr unsigned kTogether = kEach < Together ? kEach : Together;
   static_assert(kEach % kTogether == 0);
   each_lane([&](int lane) {
-    for (int start = 0; start < kEach; start += kTogether) {
-      const uint16_t* from[kTogether];
-      const auto place = [&](int i) { return ((start + i) * Workers + worker) * kWarp + lane; };
-      TANDEM_UNROLL
-      for (int i = 0; i < kTogether; ++i) {
-        const int column = place(i) % kPieces * kPieceElements;
-        const uint16_t* row = column < size ? row_of(place(i) / kPieces) : nullptr;
-        from[i] = row ? row + column : nullptr;
-      }
-      TANDEM_UNROLL
-      for (int i = 0; i < kTogether; ++i) {
-        uint16_t* to = tile.at(place(i) / kPieces, place(i) % kPieces * kPieceElements);
-        if (aligned) {
-          copy_async(to, from[i] ? from[i] : somewhere, from[i] ? 16 : 0);
-        } else {
-          for (int e = 0; e < kPieceElements; ++e) to[e] = from[i] ? from[i][e] : uint16_t{0};
+    const unsigned thread = static_cast<unsigned>(worker * kWarp + lane);
+    const auto row = [&](unsigned i) { return static_cast<int>((i * kThreads + thread) / kPieces); };
+    const auto column = [&](unsigned i) {
+      return static_cast<int>((i * kThreads + thread) % kPieces * kPieceElements);
+    };
+    if (!aligned) {
+      TANDEM_NO_UNROLL
+      for (unsigned i = 0; i < kEach; ++i) {
+        const TileRow from = row_of(row(i));
+        TANDEM_NO_UNROLL
+        for (int e = 0; e < kPieceElements; ++e) {
+          *tile.at(row(i), column(i) + e) = from.there && column(i) < size ? from.at[column(i) + e] : uint16_t{0};
         }
+      }
+      return;
+    }
+    TANDEM_UNROLL
+    for (unsigned start = 0; start < kEach; start += kTogether) {
+      TileRow rows[kTogether];
+      TANDEM_UNROLL
+      for (unsigned i = 0; i < kTogether; ++i) rows[i] = row_of(row(start + i));
+      TANDEM_UNROLL
+      for (unsigned i = 0; i < kTogether; ++i) {
+        const int at = column(start + i);
+        copy_async(tile.at(row(start + i), at), rows[i].at + at, rows[i].there && at < size ? 16 : 0);
       }
     }
   });
@@ -63,19 +75,21 @@ template <int Size, typename RowOf>
 TANDEM_HD void load_rows(Registers<uint32_t, Size / 4>& rows, int size, bool aligned, const RowOf& row_of) {
   each_lane([&](int lane) {
     const uint16_t* const from[2] = {row_of(lane, 0), row_of(lane, 1)};
-    TANDEM_UNROLL
-    for (int i = 0; i < Size / 4; ++i) {
-      const int column = i / 4 * kTensorTerms + i % 4 / 2 * 8 + lane % 4 * 2;
-      const uint16_t* at = from[i % 2];
-      uint32_t pair = 0;
-      if (at && column < size) {
-        if (aligned)
-          memcpy(&pair, __builtin_assume_aligned(at + column, sizeof pair), sizeof pair);
-        else
-          pair = pair_of_bf16(at[column], at[column + 1]);
+    const auto load = [&](const auto& pair_at) {
+      TANDEM_UNROLL
+      for (int i = 0; i < Size / 4; ++i) {
+        const int column = i / 4 * kTensorTerms + i % 4 / 2 * 8 + lane % 4 * 2;
+        rows.at(lane, i) = from[i % 2] && column < size ? pair_at(from[i % 2] + column) : 0u;
       }
-      rows.at(lane, i) = pair;
-    }
+    };
+    if (aligned)
+      load([](const uint16_t* at) {
+        uint32_t pair;
+        memcpy(&pair, __builtin_assume_aligned(at, sizeof pair), sizeof pair);
+        return pair;
+      });
+    else
+      load([](const uint16_t* at) { return pair_of_bf16(at[0], at[1]); });
   });
 }
 
@@ -144,6 +158,34 @@ TANDEM_HD void gather(const Registers<uint32_t, 16>& weights, const Tile<Size>& 
     }
     take(c, sums);
   }
+}
+
+// As `exponential`, for lanes that go together: no branches. With AtMostZero of numbers up to 0 or NaN.
+template <bool AtMostZero>
+TANDEM_HD float exponential_of_lane(float x) {
+  const float shifter = 12582912.0f;
+  const float shifted = fmaf(x, 1.44269504f, shifter);
+  const float n = shifted - shifter;
+  const float r = fmaf(n, -1.42860677e-6f, fmaf(n, -0.693145752f, x));
+  float p = 1.3981999e-3f;
+  p = fmaf(p, r, 8.3334519e-3f);
+  p = fmaf(p, r, 4.1665796e-2f);
+  p = fmaf(p, r, 1.6666666e-1f);
+  p = fmaf(p, r, 0.5f);
+  p = fmaf(p, r, 1.0f);
+  p = fmaf(p, r, 1.0f);
+  p = float_of(bits_of(p) + ((bits_of(shifted) - bits_of(shifter)) << 23));
+  p = x < -87.33f ? 0.0f : p;
+  if constexpr (!AtMostZero) p = x > 88.72f ? infinity() : p;
+  return x != x ? x : p;
+}
+// As `larger`, but for which of two zeros it is and for NaN, which makes a row NaN either way.
+TANDEM_HD float larger_of_lane(float a, float b) {
+#ifdef __CUDA_ARCH__
+  return fmaxf(a, b);
+#else
+  return larger(a, b);
+#endif
 }
 
 // Both rounded as to_bf16_bits rounds; the bits of NaN are not promised.

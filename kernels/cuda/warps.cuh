@@ -14,11 +14,13 @@
 
 namespace tandem::kernels::cuda {
 
-// Before a loop that must have no counter, as indices of registers come from it.
+// Before a loop that must have no counter, as indices of registers come from it; and before one of rare cases.
 #ifdef __CUDA_ARCH__
 #define TANDEM_UNROLL _Pragma("unroll")
+#define TANDEM_NO_UNROLL _Pragma("unroll 1")
 #else
 #define TANDEM_UNROLL
+#define TANDEM_NO_UNROLL
 #endif
 
 constexpr int kWarp = 32;

@@ -20,17 +20,17 @@ const GradientCase kGradientCases[] = {
     {"rows that lie anywhere", 2, 2, 32, 32, 0, 3},
 };
 constexpr float kGradientScale = 0.21f;
-// Rows of no run, a trunk of 150, a branch of 75 behind it, one of 5 behind its first 70, and a tree of 3.
-constexpr int kTrunk = 5, kBranch = 155, kEarly = 231, kOther = 236, kGradientRows = 239;
+// Rows of no run, a trunk of 150, a branch of 75 behind it, one of 70 behind its first 71, and a tree of 3.
+constexpr int kTrunk = 5, kBranch = 155, kEarly = 231, kOther = 301, kGradientRows = 304;
 
 class GradientData {
  public:
   explicit GradientData(const GradientCase& c) : c_(c) {
-    paths_ = {numbers(kTrunk, 150), numbers(kTrunk, 225), numbers(kTrunk, 70), numbers(kOther, 3)};
-    const auto early = numbers(kEarly, 5);
+    paths_ = {numbers(kTrunk, 150), numbers(kTrunk, 225), numbers(kTrunk, 71), numbers(kOther, 3)};
+    const auto early = numbers(kEarly, 70);
     paths_[2].insert(paths_[2].end(), early.begin(), early.end());
     const std::vector<std::vector<TreeRun>> trees = {
-        {{kTrunk, 150, paths_[0]}, {kBranch, 75, paths_[1]}, {kEarly, 5, paths_[2]}}, {{kOther, 3, paths_[3]}}};
+        {{kTrunk, 150, paths_[0]}, {kBranch, 75, paths_[1]}, {kEarly, 70, paths_[2]}}, {{kOther, 3, paths_[3]}}};
     flat_ = *tree_runs(trees, kGradientRows);
     key_at_ = c.heads * c.head_size;
     value_at_ = key_at_ + c.kv_heads * c.head_size;
