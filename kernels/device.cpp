@@ -52,9 +52,9 @@ std::string to_string(const Device& device) {
     case Device::Kind::kCpu:
       return device.isa ? fmt::format("cpu:{}", to_string(*device.isa)) : "cpu";
     case Device::Kind::kCuda:
-      return fmt::format("cuda:{}{}", device.index, device.kernels == Device::Kernels::kExact ? ":exact" : "");
     case Device::Kind::kEmulated:
-      return fmt::format("emulated:{}{}", device.index, device.kernels == Device::Kernels::kTensor ? ":tensor" : "");
+      return fmt::format("{}:{}{}", device.kind == Device::Kind::kCuda ? "cuda" : "emulated", device.index,
+                         device.kernels == Device::Kernels::kTensor ? ":tensor" : "");
     case Device::Kind::kAuto:
       break;
   }
@@ -73,7 +73,6 @@ Result<Device> device_named(std::string_view text) {
   if (parts[0] == "cuda" || parts[0] == "emulated") {
     const Kind found = parts[0] == "cuda" ? Kind::kCuda : Kind::kEmulated;
     Device device{.kind = found, .index = TRY(index_of(text, parts.size() > 1 ? parts[1] : ""))};
-    device.kernels = found == Kind::kCuda ? Device::Kernels::kTensor : Device::Kernels::kExact;
     if (parts.size() == 2) return device;
     device.kernels = parts[2] == "exact" ? Device::Kernels::kExact : Device::Kernels::kTensor;
     if (parts.size() == 3 && (parts[2] == "exact" || parts[2] == "tensor")) return device;
@@ -96,7 +95,7 @@ Result<Device> find_device(const Device& wanted) {
     TRY(found_device(wanted));
     return wanted;
   }
-  const Device first{.kind = Device::Kind::kCuda, .kernels = Device::Kernels::kTensor};
+  const Device first{.kind = Device::Kind::kCuda};
   return found_device(first) ? first : Device{.kind = Device::Kind::kCpu};
 }
 

@@ -24,8 +24,8 @@ struct Device {
   friend bool operator==(const Device&, const Device&) = default;
 };
 
-// "auto", "cpu", "cpu:avx2", "cuda:0", "cuda:0:exact", "emulated:0", "emulated:0:tensor". Without a word for them the
-// kernels of a GPU are `tensor`, those of an emulated one `exact`. kInvalid: a word that is none of them.
+// "auto", "cpu", "cpu:avx2", "cuda:0", "cuda:0:tensor", "emulated:0", "emulated:0:tensor"; ":exact" may be said, too.
+// kInvalid: a word that is none of them.
 Result<Device> device_named(std::string_view text);
 std::string to_string(const Device& device);
 

@@ -89,7 +89,7 @@ Schema schema_of(RunConfig& c) {
   const auto known = envs::every_kind();
   s.add("device", c.device,
         "What computes the model in trainer and engines: auto (a GPU where there is one), cpu, cpu:avx2 and the like, "
-        "cuda:0, emulated:0. cuda:0:exact has the bits of cpu:avx2");
+        "cuda:0, cuda:0:tensor, emulated:0. cuda:0 has the bits of cpu:avx2");
   s.add("tasks.path", c.tasks.path,
         "A set of tasks of your own: a folder, a task file, or JSON Lines of HumanEvalPack or SWE-bench; empty: the "
         "workspace family");

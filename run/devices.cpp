@@ -48,7 +48,7 @@ Result<RoleDevices> devices_of(const RunConfig& config) {
     return fail(Status::invalid(fmt::format("{} and {} do not compute the same bits, and trainer and engines must",
                                             kernels::to_string(**decided), kernels::to_string(*device)))
                     .at("device, trainer.device, rollout.devices")
-                    .hint("cuda:0:exact has the bits of cpu:avx2"));
+                    .hint("cuda:0 has the bits of cpu:avx2, cuda:0:tensor those of tensor cores"));
   }
   return devices;
 }

@@ -176,8 +176,8 @@ int with_tensor_tile(bool a_along_k, bool b_along_k, int64_t rows, int64_t colum
 // Whether wgmma, whose tiles are of 128 x 256, is quicker: where they keep a GPU busy.
 inline bool fits_wgmma(const TandemCudaGemm& g, const ProductTile& sides) {
   constexpr int64_t kBusy = 100;
-  return g.k > 0 && pieces(g.m, 128) * pieces(g.n, 256) >= kBusy && by_pieces(sides.a, sides.a.dense_k()) &&
-         by_pieces(sides.b, sides.b.dense_k());
+  return g.k > 0 && pieces(g.m, 128) * pieces(g.n, 256) >= kBusy && sides.a.dense_k() && sides.b.dense_k() &&
+         by_pieces(sides.a, true) && by_pieces(sides.b, true);
 }
 
 template <typename Execution, OneOf<TandemCudaGemm, TandemCudaGemmFloat> Arguments>

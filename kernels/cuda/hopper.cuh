@@ -20,7 +20,6 @@ namespace tandem::kernels::cuda {
 constexpr int kWarpgroup = 128, kProductThreads = 3 * kWarpgroup;
 constexpr int kSwizzle = 128;      // bytes of a row of a tile, along k
 constexpr size_t kAligned = 1024;  // where swizzled tiles begin
-constexpr int kGroupRows = 64;     // of bf16, of a side that does not lie along k
 
 // The result in tiles, taken in bands of rows: those under way at one time share what they read in the L2 cache.
 template <int Rows, int Columns>
@@ -91,16 +90,12 @@ __device__ inline void bring(void* to, const CUtensorMap& matrix, int k, int row
       : "memory");
 }
 
-// Rows of 128 bytes along k, swizzled by 128 bytes; eight rows are 1024 bytes. Or lines of 64 rows for each of k, eight
-// lines are 1024 bytes, and the next 64 rows lie behind all of a stage's lines.
-template <bool AlongK = true>
-__device__ uint64_t descriptor(const void* rows) {
-  return static_cast<uint64_t>((shared_address(rows) & 0x3ffff) >> 4) |
-         uint64_t{AlongK ? 1 : kGroupRows * kSwizzle >> 4} << 16 | uint64_t{1024 >> 4} << 32 | uint64_t{1} << 62;
+// Rows of 128 bytes along k, swizzled by 128 bytes; eight rows are 1024 bytes.
+__device__ inline uint64_t descriptor(const void* rows) {
+  return static_cast<uint64_t>((shared_address(rows) & 0x3ffff) >> 4) | uint64_t{1} << 16 | uint64_t{1024 >> 4} << 32 |
+         uint64_t{1} << 62;
 }
-// From an instruction's k to the next, in units of a descriptor's address.
-template <bool AlongK = true>
-constexpr int kAlong = (AlongK ? 32 : 16 * kSwizzle) >> 4;
+constexpr int kAlong = 32 >> 4;  // from an instruction's k to the next, in units of a descriptor's address
 
 __device__ inline void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ inline void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
@@ -122,16 +117,6 @@ struct Position {
   }
 };
 
-template <int Rows, bool AlongK>
-__device__ void bring_side(uint8_t* to, const CUtensorMap& matrix, int k, int row, uint64_t* barrier) {
-  if constexpr (AlongK) {
-    bring(to, matrix, k, row, barrier);
-  } else {
-    for (int group = 0; group < Rows / kGroupRows; ++group)
-      bring(to + group * kGroupRows * kSwizzle, matrix, row + group * kGroupRows, k, barrier);
-  }
-}
-
 // A ring of tiles of both sides, with room for `Stages`.
 template <int Stages, int RowsOfA, int RowsOfB>
 struct Ring {
@@ -147,9 +132,8 @@ struct Ring {
     }
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   }
-  // By one thread: all tiles that this block multiplies; `elements` of k in a stage. A side that does not lie along k
-  // comes as 64 rows beside each other for each of k, group after group of them.
-  template <bool AAlongK = true, bool BAlongK = true, typename T>
+  // By one thread: all tiles that this block multiplies; `elements` of k in a stage.
+  template <typename T>
   __device__ void fill(const T& tiles, const CUtensorMap& of_a, const CUtensorMap& of_b, int k, int elements) {
     Position<Stages> at{.parity = 1};
     for (int64_t tile = blockIdx.x; tile < tiles.count(); tile += gridDim.x) {
@@ -157,8 +141,8 @@ struct Ring {
       for (int first = 0; first < k; first += elements, at.next()) {
         wait_for(&empty[at.stage], at.parity);
         expect_bytes(&full[at.stage], (RowsOfA + RowsOfB) * kSwizzle);
-        bring_side<RowsOfA, AAlongK>(a[at.stage], of_a, first, place.row, &full[at.stage]);
-        bring_side<RowsOfB, BAlongK>(b[at.stage], of_b, first, place.column, &full[at.stage]);
+        bring(a[at.stage], of_a, first, place.row, &full[at.stage]);
+        bring(b[at.stage], of_b, first, place.column, &full[at.stage]);
       }
     }
   }

@@ -81,7 +81,7 @@ class Launch {
   // Products by wgmma, where the device has it (tensor_gemm.cu, tensor_gemm_fp8.cu).
   bool has_wgmma() const;
   int run_tensor_gemm(const TandemCudaTensorGemm& gemm) const;
-  // Both sides of bf16, in lines at multiples of 16 bytes.
+  // Both sides of bf16, along k, in rows at multiples of 16 bytes.
   int run_tensor_gemm(const TandemCudaGemm& gemm) const;
   int run_tensor_gemm(const TandemCudaTensorGemmFp8& gemm) const;
 

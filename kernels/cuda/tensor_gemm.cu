@@ -10,21 +10,18 @@ namespace tandem::kernels::cuda {
 namespace {
 
 constexpr int kTileRows = 128, kTileColumns = 256, kStages = 4;
-constexpr int kDepthOfStage = 64;  // of k
 using TensorTiles = Tiles<kTileRows, kTileColumns>;
 
 #ifdef TANDEM_HAS_WGMMA
 
 using TensorRing = Ring<kStages, kTileRows, kTileColumns>;
-constexpr int kSums = 128;  // of a thread: 64 x 256 of a warpgroup
-constexpr int kDepth = kDepthOfStage;
-static_assert(kDepth * sizeof(uint16_t) == kSwizzle);
+constexpr int kSums = 128;                           // of a thread: 64 x 256 of a warpgroup
+constexpr int kDepth = kSwizzle / sizeof(uint16_t);  // of k in a stage
 
 #define TANDEM_SUMS_4(i) "+f"(sums[i]), "+f"(sums[i + 1]), "+f"(sums[i + 2]), "+f"(sums[i + 3])
 #define TANDEM_SUMS_16(i) TANDEM_SUMS_4(i), TANDEM_SUMS_4(i + 4), TANDEM_SUMS_4(i + 8), TANDEM_SUMS_4(i + 12)
 #define TANDEM_SUMS_64(i) TANDEM_SUMS_16(i), TANDEM_SUMS_16(i + 16), TANDEM_SUMS_16(i + 32), TANDEM_SUMS_16(i + 48)
 // clang-format off
-template <bool AAlongK, bool BAlongK>
 __device__ __forceinline__ void multiply(float (&sums)[kSums], uint64_t a, uint64_t b, bool adds) {
   asm volatile(
       "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %130, 0;\n\t"
@@ -34,16 +31,15 @@ __device__ __forceinline__ void multiply(float (&sums)[kSums], uint64_t a, uint6
       "%58,%59,%60,%61,%62,%63,%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,"
       "%86,%87,%88,%89,%90,%91,%92,%93,%94,%95,%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,"
       "%111,%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127},"
-      " %128, %129, p, 1, 1, %131, %132;\n\t}"
+      " %128, %129, p, 1, 1, 0, 0;\n\t}"
       : TANDEM_SUMS_64(0), TANDEM_SUMS_64(64)
-      : "l"(a), "l"(b), "r"(static_cast<uint32_t>(adds)), "n"(AAlongK ? 0 : 1), "n"(BAlongK ? 0 : 1));
+      : "l"(a), "l"(b), "r"(static_cast<uint32_t>(adds)));
 }
 // clang-format on
 #undef TANDEM_SUMS_4
 #undef TANDEM_SUMS_16
 #undef TANDEM_SUMS_64
 
-template <bool AAlongK, bool BAlongK>
 __device__ void multiply_all(const TensorTiles& tiles, const ProductTarget& to, int k, TensorRing& ring, int warpgroup,
                              int thread) {
   Position<kStages> at{.parity = 0};
@@ -52,12 +48,11 @@ __device__ void multiply_all(const TensorTiles& tiles, const ProductTarget& to, 
     int before = -1;  // stage whose products may still be under way
     for (int first = 0; first < k; first += kDepth, at.next()) {
       wait_for(&ring.full[at.stage], at.parity);
-      const uint64_t a = descriptor<AAlongK>(ring.a[at.stage] + warpgroup * 64 * kSwizzle),
-                     b = descriptor<BAlongK>(ring.b[at.stage]);
+      const uint64_t a = descriptor(ring.a[at.stage] + warpgroup * 64 * kSwizzle), b = descriptor(ring.b[at.stage]);
       begin_products();
 #pragma unroll
       for (int step = 0; step < kDepth / kTensorTerms; ++step)
-        multiply<AAlongK, BAlongK>(sums, a + step * kAlong<AAlongK>, b + step * kAlong<BAlongK>, first > 0 || step > 0);
+        multiply(sums, a + step * kAlong, b + step * kAlong, first > 0 || step > 0);
       commit_products();
       wait_for_products<1>();
       if (before >= 0 && thread == 0) arrive(&ring.empty[before]);
@@ -71,7 +66,6 @@ __device__ void multiply_all(const TensorTiles& tiles, const ProductTarget& to, 
 
 #endif
 
-template <bool AAlongK, bool BAlongK>
 __global__ void __launch_bounds__(kProductThreads, 1)
     tensor_gemm([[maybe_unused]] const __grid_constant__ CUtensorMap a,
                 [[maybe_unused]] const __grid_constant__ CUtensorMap b,
@@ -81,8 +75,8 @@ __global__ void __launch_bounds__(kProductThreads, 1)
   TensorRing& ring = ring_in<TensorRing>(shared);
   const TensorTiles tiles{to.m, to.n};
   divide_work(
-      ring, [&] { ring.template fill<AAlongK, BAlongK>(tiles, a, b, k, kDepth); },
-      [&](int warpgroup, int thread) { multiply_all<AAlongK, BAlongK>(tiles, to, k, ring, warpgroup, thread); });
+      ring, [&] { ring.fill(tiles, a, b, k, kDepth); },
+      [&](int warpgroup, int thread) { multiply_all(tiles, to, k, ring, warpgroup, thread); });
 #endif
 }
 
@@ -93,32 +87,14 @@ bool Launch::has_wgmma() const {
   return cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, stream_.device) == cudaSuccess && major == 9;
 }
 
-namespace {
-
-// Of a side as it lies: its map, in boxes of `rows` rows along k, or of 64 rows beside each other.
-bool describe_side(const uint16_t* side, int64_t row_stride, int64_t k_stride, int rows, int k, int box_rows,
-                   CUtensorMap& map) {
-  return k_stride == 1 ? describe(side, rows, k, row_stride, box_rows, map)
-                       : describe(side, k, rows, k_stride, kDepthOfStage, map);
-}
-
-template <bool AAlongK, bool BAlongK>
-int start_product(const TandemCudaStreamState& stream, const TandemCudaGemm& g) {
+int Launch::run_tensor_gemm(const TandemCudaGemm& g) const {
   CUtensorMap a, b;
-  if (!describe_side(g.a, g.a_row_stride, g.a_k_stride, g.m, g.k, kTileRows, a) ||
-      !describe_side(g.b, g.b_row_stride, g.b_k_stride, g.n, g.k, kTileColumns, b))
+  if (!describe(g.a, g.m, g.k, g.a_row_stride, kTileRows, a) ||
+      !describe(g.b, g.n, g.k, g.b_row_stride, kTileColumns, b))
     return code_of(cudaErrorNotSupported);
   const ProductTarget to{g.out, g.out_float, g.out_stride, g.m, g.n, g.bias, g.residual, g.accumulate != 0};
-  return start_persistent<tensor_gemm<AAlongK, BAlongK>>(stream, TensorTiles{g.m, g.n}.count(),
-                                                         ring_bytes(kStages, kTileRows, kTileColumns), a, b, to, g.k);
-}
-
-}  // namespace
-
-int Launch::run_tensor_gemm(const TandemCudaGemm& g) const {
-  if (g.a_k_stride == 1)
-    return g.b_k_stride == 1 ? start_product<true, true>(stream_, g) : start_product<true, false>(stream_, g);
-  return g.b_k_stride == 1 ? start_product<false, true>(stream_, g) : start_product<false, false>(stream_, g);
+  return start_persistent<tensor_gemm>(stream_, TensorTiles{g.m, g.n}.count(),
+                                       ring_bytes(kStages, kTileRows, kTileColumns), a, b, to, g.k);
 }
 int Launch::run_tensor_gemm(const TandemCudaTensorGemm& g) const {
   TandemCudaGemm product{};

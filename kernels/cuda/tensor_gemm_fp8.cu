@@ -56,7 +56,7 @@ struct Block {
     begin_products();
 #pragma unroll
     for (int step = 0; step < kDepth / kTensorTermsE4m3; ++step)
-      multiply(sums, a + step * kAlong<>, b + step * kAlong<>, step > 0);
+      multiply(sums, a + step * kAlong, b + step * kAlong, step > 0);
     commit_products();
     at.next();
   }

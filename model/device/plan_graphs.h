@@ -8,6 +8,8 @@
 // Thread safety: none; one executor's.
 #pragma once
 
+#include <spdlog/spdlog.h>
+
 #include <compare>
 #include <cstddef>
 #include <cstdint>
@@ -46,7 +48,10 @@ class PlanGraphs {
         entry.kept = TRY(put());
         return {};
       });
-      if (!graph && graph.error().code() == Code::kExhausted) {
+      if (!graph) {
+        // No memory, or a driver that does not capture this: kernel by kernel it is the same. A lost device says so
+        // there.
+        spdlog::warn("model: no more graphs: {}", graph.error().message());
         full_ = true;
         return put();
       }
@@ -91,7 +96,7 @@ class PlanGraphs {
   std::map<PlanShape, Entry> entries_;
   size_t held_ = 0;  // of the entries, those with a graph
   uint64_t uses_ = 0;
-  bool full_ = false;  // there was no memory for another one
+  bool full_ = false;  // another one could not be had
   GraphCounters counters_;
 };
 

@@ -259,7 +259,7 @@ TEST_F(EmulatedDevice, settings_that_are_none_are_refused) {
 }
 
 TEST(DeviceNames, are_read_and_written_alike) {
-  for (const char* name : {"auto", "cpu", "cpu:avx2", "cpu:avx512_bf16", "cuda:0", "cuda:3", "cuda:1:exact",
+  for (const char* name : {"auto", "cpu", "cpu:avx2", "cpu:avx512_bf16", "cuda:0", "cuda:3", "cuda:1:tensor",
                            "emulated:1", "emulated:1:tensor"}) {
     const auto device = device_named(name);
     ASSERT_TRUE(device) << name;

@@ -90,7 +90,7 @@ Place emulated_tensor(int index) {
 
 // Where there is one: scripts/gpu-check carries these tests to it.
 TEST(CudaDeviceFamilies, the_first_gpu_has_the_bits_of_the_model_of_its_tensor_cores) {
-  const auto gpu = kernels::find_device("cuda:0");
+  const auto gpu = kernels::find_device("cuda:0:tensor");
   if (!gpu) GTEST_SKIP() << gpu.error().to_string();
   for (const SmallFamily& family : small_families()) {
     for (const auto format : kFormats) {
@@ -100,7 +100,7 @@ TEST(CudaDeviceFamilies, the_first_gpu_has_the_bits_of_the_model_of_its_tensor_c
   }
 }
 TEST(CudaDeviceFamilies, the_first_gpu_has_the_bits_of_avx2) {
-  const auto gpu = kernels::find_device("cuda:0:exact");
+  const auto gpu = kernels::find_device("cuda:0");
   if (!gpu) GTEST_SKIP() << gpu.error().to_string();
   for (const SmallFamily& family : small_families()) {
     for (const auto format : kFormats) {

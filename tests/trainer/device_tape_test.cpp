@@ -99,7 +99,7 @@ model::Place emulated_tensor(int index) {
 
 // Where there is one: scripts/gpu-check carries these tests to it.
 TEST(CudaDeviceTape, steps_on_the_first_gpu_have_the_bits_of_the_model_of_its_tensor_cores) {
-  const auto gpu = kernels::find_device("cuda:0");
+  const auto gpu = kernels::find_device("cuda:0:tensor");
   if (!gpu) GTEST_SKIP() << gpu.error().to_string();
   for (const auto& [name, config] : trained_families()) {
     for (const auto format : kFormats) {
@@ -109,7 +109,7 @@ TEST(CudaDeviceTape, steps_on_the_first_gpu_have_the_bits_of_the_model_of_its_te
   }
 }
 TEST(CudaDeviceTape, steps_on_the_first_gpu_have_the_bits_of_avx2) {
-  const auto gpu = kernels::find_device("cuda:0:exact");
+  const auto gpu = kernels::find_device("cuda:0");
   if (!gpu) GTEST_SKIP() << gpu.error().to_string();
   for (const auto& [name, config] : trained_families()) {
     for (const auto format : kFormats) {
