@@ -28,18 +28,20 @@ struct TensorKeyGradient : TensorBackward {
   };
   struct Shared {
     KeyTile tile;
+    // Over heads, of each thread: registers do not suffice. GCC 12 writes them as if they lay by 16 bytes, so they do.
+    alignas(16) float sums[Size / 2][kWarps * kWarp];
     Tile<Size> keys, values, queries[2], grads[2];
     float log_sum[2][kTileRows], delta[2][kTileRows];
     int32_t tiles[kTileRows];  // rows of the tile that begins at each row that a block of warps goes over, 0: none
   };
   struct Private {
-    int next;  // row behind that of the tile
-    int step;  // -1: no tile
-    KeyTile tile;
+    int next;                 // row behind that of the tile
+    int step;                 // -1: no tile
     Queries queries;          // what is asked for next
     int run;                  // that `holds` is of
+    bool has_all;             // whether the run's path has 64 keys of the tile
     Registers<int, 2> holds;  // whether the run's path has the key
-    Registers<float, Size / 2> of_head, sum;
+    Registers<float, Size / 2> of_head;
   };
 
   TANDEM_HD explicit TensorKeyGradient(const TensorBackward& base) : TensorBackward(base) {}
@@ -67,9 +69,15 @@ struct TensorKeyGradient : TensorBackward {
     const bool more = advance(shared.tile, kv_head, own.queries);
     if (more) ask(own.queries, (own.step + 1) % 2, warp, shared);
     add(now, shared, warp, own);
-    if (!more || own.queries.head != now.head) end_head(own);
+    if (!more || own.queries.head != now.head) {
+      each_sum(warp, shared, own, [](float& sum, float& of_head) {
+        sum = sum + of_head;
+        of_head = 0;
+      });
+    }
     ++own.step;
     if (!more) {
+      each_sum(warp, shared, own, [](float& sum, float& of_head) { of_head = sum; });
       write(shared.tile, kv_head, warp, own);
       own.step = -1;
     }
@@ -97,7 +105,7 @@ struct TensorKeyGradient : TensorBackward {
       own.queries.head = kv_head * (a.heads / a.kv_heads);
       own.run = -1;
       clear(own.of_head);
-      clear(own.sum);
+      each_sum(warp, shared, own, [](float& sum, float&) { sum = 0; });
       const auto row_of = [&](int i) { return row + (i < rows ? i : 0); };
       copy_tile<kWarps, 1>(shared.keys, a.head_size, aligned, warp, [&](int i) {
         return TileRow{key_at(row_of(i), kv_head), i < rows};
@@ -151,23 +159,34 @@ struct TensorKeyGradient : TensorBackward {
   }
 
   TANDEM_HD static int key_of(int warp, int lane, int half) { return warp % kParts * kWarpRows + lane / 4 + 8 * half; }
+  TANDEM_HD bool has_key(const KeyTile& tile, const Queries& now, int key) const {
+    const int position = tile.position + key;
+    return key < tile.rows && now.of.path_length > position && a.paths[now.of.path_begin + position] == tile.row + key;
+  }
   // Which keys of the warp are on the run's path.
   TANDEM_HD void look_up(const KeyTile& tile, const Queries& now, int warp, Private& own) const {
     own.run = now.run;
+    own.has_all = has_key(tile, now, kTileRows - 1);
     each_lane([&](int lane) {
       TANDEM_UNROLL
-      for (int half = 0; half < 2; ++half) {
-        const int key = key_of(warp, lane, half), position = tile.position + key;
-        own.holds.at(lane, half) =
-            key < tile.rows && now.of.path_length > position && a.paths[now.of.path_begin + position] == tile.row + key;
-      }
+      for (int half = 0; half < 2; ++half) own.holds.at(lane, half) = has_key(tile, now, key_of(warp, lane, half));
     });
   }
   TANDEM_HD void add(const Queries& now, const Shared& shared, int warp, Private& own) const {
-    const int buffer = own.step % 2;
+    const KeyTile& tile = shared.tile;
+    if (own.run != now.run) look_up(tile, now, warp, own);
+    const bool all_see = now.has(kTileRows - 1) && now.position() >= tile.last() &&
+                         first_seen(a.window, now.position() + kTileRows - 1) <= tile.position;
+    if (own.has_all && all_see)
+      add<true>(now, shared, warp, own);
+    else
+      add<false>(now, shared, warp, own);
+  }
+  // All queries of a block that is `Whole` see all keys of the tile.
+  template <bool Whole>
+  TANDEM_HD void add(const Queries& now, const Shared& shared, int warp, Private& own) const {
+    const int buffer = own.step % 2, first_position = shared.tile.position;
     const bool of_keys = warp >= kParts;
-    const int first_position = shared.tile.position;
-    if (own.run != now.run) look_up(shared.tile, now, warp, own);
     Registers<float, 32> scores, grads;
     dots(scores, shared.keys, warp % kParts, shared.queries[buffer]);
     if (of_keys) dots(grads, shared.values, warp % kParts, shared.grads[buffer]);
@@ -175,9 +194,10 @@ struct TensorKeyGradient : TensorBackward {
     as_weights(weights, [&](int lane, int i) {
       const int half = i / 2 % 2, query = i / 4 * 8 + lane % 4 * 2 + i % 2;
       const int position = first_position + key_of(warp, lane, half);
-      if (!own.holds.at(lane, half) || !now.has(query) || !sees(now.position() + query, position)) return 0.0f;
+      const bool seen = Whole || (own.holds.at(lane, half) && now.has(query) && sees(now.position() + query, position));
       const float p = probability_of(scores.at(lane, i), a.scale, shared.log_sum[buffer][query]);
-      return of_keys ? gradient_of(p, grads.at(lane, i), shared.delta[buffer][query], a.scale) : p;
+      const float weight = of_keys ? gradient_of(p, grads.at(lane, i), shared.delta[buffer][query], a.scale) : p;
+      return seen ? weight : 0.0f;
     });
     gather(weights, of_keys ? shared.queries[buffer] : shared.grads[buffer],
            [&](int c, const Registers<float, 16>& gathered) {
@@ -185,25 +205,27 @@ struct TensorKeyGradient : TensorBackward {
                TANDEM_UNROLL
                for (int i = 0; i < 16; ++i) {
                  const int position = first_position + key_of(warp, lane, i / 2 % 2);
-                 const bool adds = own.holds.at(lane, i / 2 % 2) && first_seen(a.window, now.position()) <= position;
+                 const bool adds =
+                     Whole || (own.holds.at(lane, i / 2 % 2) && first_seen(a.window, now.position()) <= position);
                  const float sum = own.of_head.at(lane, 16 * c + i);
                  own.of_head.at(lane, 16 * c + i) = adds ? sum + gathered.at(lane, i) : sum;
                }
              });
            });
   }
-  TANDEM_HD static void end_head(Private& own) {
+  // body(a sum over heads, the one of the head that is under way) for all that the thread has.
+  template <typename Body>
+  TANDEM_HD static void each_sum(int warp, Shared& shared, Private& own, const Body& body) {
     each_lane([&](int lane) {
       TANDEM_UNROLL
-      for (int i = 0; i < Size / 2; ++i) own.sum.at(lane, i) = own.sum.at(lane, i) + own.of_head.at(lane, i);
+      for (int i = 0; i < Size / 2; ++i) body(shared.sums[i][warp * kWarp + lane], own.of_head.at(lane, i));
     });
-    clear(own.of_head);
   }
   TANDEM_HD void write(const KeyTile& tile, int kv_head, int warp, const Private& own) const {
     const bool of_keys = warp >= kParts;
     const int size = of_keys ? a.head_size : value_size_of(a);
     uint16_t* grads = (of_keys ? a.grad_keys : a.grad_values) + static_cast<int64_t>(kv_head) * size;
-    write_rows<Size>(own.sum, size, [&](int i) {
+    write_rows<Size>(own.of_head, size, [&](int i) {
       const int key = warp % kParts * kWarpRows + i;
       return key < tile.rows ? grads + (tile.row + key) * a.grad_stride : nullptr;
     });

@@ -174,7 +174,18 @@ struct TensorQueryGradient : TensorBackward {
   }
 
   TANDEM_HD void add(const Shared& shared, int warp, Private& own) const {
-    const int begin = begin_of(shared.tile, own.step);
+    const QueryTile& tile = shared.tile;
+    const int begin = begin_of(tile, own.step), row = warp * kWarpRows;
+    if (row >= tile.rows) return;
+    const int first = tile.position + row, last = tile.position + smaller(row + kWarpRows, tile.rows) - 1;
+    if (begin + kKeyBlock - 1 <= first && first_seen(a.window, last) <= begin)
+      add<true>(begin, shared, warp, own);
+    else if (begin <= last && first_seen(a.window, first) < begin + kKeyBlock)
+      add<false>(begin, shared, warp, own);
+  }
+  // Every row that is there sees the whole of a block that is `Whole`.
+  template <bool Whole>
+  TANDEM_HD void add(int begin, const Shared& shared, int warp, Private& own) const {
     Registers<float, 32> scores, grads;
     dots(scores, shared.queries, warp, shared.keys[own.step % 2]);
     dots(grads, shared.grads, warp, shared.values[own.step % 2]);
@@ -182,7 +193,7 @@ struct TensorQueryGradient : TensorBackward {
     as_weights(weights, [&](int lane, int i) {
       const int half = i / 2 % 2, key = begin + i / 4 * 8 + lane % 4 * 2 + i % 2;
       const float p = probability_of(scores.at(lane, i), a.scale, own.log_sum.at(lane, half));
-      return sees(own.position.at(lane, half), key)
+      return Whole || sees(own.position.at(lane, half), key)
                  ? gradient_of(p, grads.at(lane, i), own.delta.at(lane, half), a.scale)
                  : 0.0f;
     });
@@ -191,7 +202,7 @@ struct TensorQueryGradient : TensorBackward {
         TANDEM_UNROLL
         for (int i = 0; i < 16; ++i) {
           const int position = own.position.at(lane, i / 2 % 2);
-          const bool adds = position >= begin && first_seen(a.window, position) < begin + kKeyBlock;
+          const bool adds = Whole || (position >= begin && first_seen(a.window, position) < begin + kKeyBlock);
           const float sum = own.sum.at(lane, 16 * c + i);
           own.sum.at(lane, 16 * c + i) = adds ? sum + gathered.at(lane, i) : sum;
         }

@@ -32,6 +32,7 @@ const std::vector<TensorCase>& tensor_cases() {
       {"one row of wide heads with narrower values", 3, 1, 128, 96, 0, {{0, 900, 901}}},
       {"a window over pages, far in its sequence", 2, 2, 64, 32, 600, {{0, 1000, 1040}, {1, 1200, 1201}}},
       {"queries that lie anywhere", 3, 3, 80, 80, 0, {{0, 60, 90}}, 0, 3},
+      {"a group that does not go evenly", 35, 1, 16, 16, 0, {{0, 10, 35}, {1, 5, 6}}},
       {"a row left out between others of its sequence", 4, 1, 64, 64, 0, {{0, 3, 9}, {0, -1, 0}, {0, 9, 40}}},
       {"many sequences of one row",
        2,
@@ -196,6 +197,15 @@ TEST(TensorAttention, has_the_bits_of_its_definition_in_any_order_of_warps) {
       expect_same_bytes(data.run(machine, data.rows()), expected, c.name);
     }
   }
+}
+
+TEST(TensorAttention, many_rows_are_dealt_to_few_blocks_of_warps) {
+  TensorCase c{"rows left out but for the last ones", 264, 264, 16, 16, 0, {}};
+  c.runs.assign(290, {0, -1, 0});
+  c.runs.insert(c.runs.end(), {{0, 5, 6}, {0, 3, 4}, {0, 64, 66}});
+  const TensorAttentionData data(c);
+  HostMachine machine(false, true);
+  expect_same_bytes(data.run(machine, data.rows()), data.defined(), c.name);
 }
 
 TEST(TensorAttention, rows_alone_and_few_at_once_have_the_bits_of_all_at_once) {
