@@ -1,4 +1,6 @@
 // The tape of a device read from the end: as tape_backward.cpp, whose buffers have the same names.
+#include <map>
+#include <string>
 #include <tuple>
 #include <utility>
 
@@ -10,16 +12,79 @@ namespace tandem::trainer {
 using kernels::address, kernels::beyond, kernels::OnDevice;
 using model::grown;
 
+namespace {
+
+OnDevice<float>* float_of(const Slice& slice) { return reinterpret_cast<OnDevice<float>*>(slice.bytes.data()); }
+Slice slice_on_device(const std::string& name, OnDevice<float>* values, size_t elements) {
+  return {name,
+          {static_cast<int64_t>(elements)},
+          model::DType::kF32,
+          model::Device::kGpu,
+          {reinterpret_cast<std::byte*>(values), elements * sizeof(float)}};
+}
+
+}  // namespace
+
 Status Tape::DevicePass::backward(std::span<const float> grad_logprobs, const model::Slice& gradients,
                                   std::vector<float>* entropies, std::span<const uint8_t> learned) {
-  const std::span<float> host = gradients.host<float>();
   learned_ = learned;
-  TRY(grown(*stream_, grads_, layout_.elements, "gradients"));
-  TRY(stream_->upload(grads_.data(), std::span<const float>(host)));
+  const bool is_here = gradients.device == model::Device::kGpu;
+  const std::span<float> host = is_here ? std::span<float>() : gradients.host<float>();
+  if (is_here) {
+    gradients_ = float_of(gradients);
+  } else {
+    gradients_ = TRY(grown(*stream_, grads_, layout_.elements, "gradients"));
+    TRY(stream_->upload(gradients_, std::span<const float>(host)));
+  }
   TRY(send_runs());
   TRY(head_backward(grad_logprobs, entropies));
   for (size_t i = records_.size(); i-- > 0;) TRY(backward(records_[i]));
-  TRY(stream_->download(host, grads_.data()));
+  if (!is_here) TRY(stream_->download(host, gradients_));
+  return stream_->wait();
+}
+
+// Levels are cleared when they are asked for.
+class Tape::DevicePass::DeviceSlotMemory final : public SlotMemory {
+ public:
+  explicit DeviceSlotMemory(DevicePass& pass) : pass_(pass) {}
+  Result<Slice> level(const SliceSpec& spec) override {
+    return pass_.zeros(levels_[spec.name], spec.elements, spec.name);
+  }
+  Status add(const Slice& into, const Slice& terms, std::span<const Piece> ranges) override {
+    for (const Piece& range : ranges) {
+      TRY(pass_.stream_->run(TandemCudaAddFloat{.x = address(beyond(float_of(into), range.begin)),
+                                                .y = address(beyond(float_of(terms), range.begin)),
+                                                .count = static_cast<int64_t>(range.count)}));
+    }
+    return {};
+  }
+  void forget() override {}
+  size_t bytes() const override { return 0; }  // of the host
+
+ private:
+  DevicePass& pass_;
+  std::map<std::string, kernels::DeviceBuffer<float>> levels_;
+};
+
+std::unique_ptr<SlotMemory> Tape::DevicePass::slot_memory() { return std::make_unique<DeviceSlotMemory>(*this); }
+
+Result<Slice> Tape::DevicePass::zeros(kernels::DeviceBuffer<float>& buffer, size_t elements, const std::string& name) {
+  OnDevice<float>* const values = TRY(grown(*stream_, buffer, elements, "gradients"));
+  constexpr size_t kLine = 1 << 20;
+  if (elements >= kLine) TRY(clear(values, static_cast<int>(elements / kLine), kLine));
+  if (const size_t rest = elements % kLine; rest > 0)
+    TRY(clear(beyond(values, elements - rest), 1, static_cast<int>(rest)));
+  return slice_on_device(name, values, elements);
+}
+
+Result<std::optional<Slice>> Tape::DevicePass::slice_for_sum() {
+  return TRY(zeros(sum_, layout_.elements, "gradients"));
+}
+
+Status Tape::DevicePass::sum_to_host(const Slice& to, std::span<const Piece> ranges) {
+  const auto host = to.host<float>();
+  for (const Piece& range : ranges)
+    TRY(stream_->download(host.subspan(range.begin, range.count), beyond(sum_.data(), range.begin)));
   return stream_->wait();
 }
 

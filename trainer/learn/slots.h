@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -33,16 +34,31 @@ Status check_slots(int slots);
 // tokens so far (ties: the lowest). Returns for each slot its indices in `groups`, ascending.
 std::vector<std::vector<size_t>> deal(std::span<const SlotGroup> groups, int slots);
 
+// Where the levels of a sum lie, and what adds them up: the host, or a device (Tape::slot_memory).
+class SlotMemory {
+ public:
+  virtual ~SlotMemory() = default;
+  // Zeros, of all elements of `spec`, as long as the memory lives; the same for the same name.
+  virtual Result<Slice> level(const SliceSpec& spec) = 0;
+  // into += terms, element by element in `ranges`. The terms are not looked at again before their level is asked for.
+  virtual Status add(const Slice& into, const Slice& terms, std::span<const Piece> ranges) = 0;
+  // After an error: levels may hold anything.
+  virtual void forget() = 0;
+  virtual size_t bytes() const = 0;
+};
+std::unique_ptr<SlotMemory> slot_memory_of_host();
+
 // The sum of the slots' gradients. Holds one slice of the model's size for each level of the tree, made when it is
 // first needed: 3 for 8 slots.
 class SlotSum {
  public:
   // `learned` says by parameter whose gradient is wanted (empty: all); the rest of a slice is not touched.
-  SlotSum(const model::ParameterLayout& layout, std::span<const uint8_t> learned);
+  SlotSum(const model::ParameterLayout& layout, std::span<const uint8_t> learned,
+          std::unique_ptr<SlotMemory> memory = slot_memory_of_host());
 
   // Bytes that the sum of so many slots holds when all have samples, and what this holds.
   static size_t bytes_of(const model::ParameterLayout& layout, std::span<const uint8_t> learned, int slots);
-  size_t bytes() const;
+  size_t bytes() const { return memory_->bytes(); }
 
   // Adds the gradient of one slot to `into`, which holds zeros. Returns whether the slot had a gradient.
   using AddSlot = std::function<Result<bool>(size_t slot, const Slice& into)>;
@@ -62,7 +78,7 @@ class SlotSum {
   SliceSpec spec_of(int level) const;
   std::vector<Piece> ranges_;  // of what is learned
   size_t elements_;
-  Buffers levels_;  // zeros between uses
+  std::unique_ptr<SlotMemory> memory_;
 };
 
 }  // namespace tandem::trainer

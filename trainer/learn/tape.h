@@ -11,6 +11,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -18,6 +19,7 @@
 #include "kernels/lm_head.h"
 #include "model/slice.h"
 #include "model/weights.h"
+#include "trainer/learn/slots.h"
 #include "trainer/learn/token_tree.h"
 
 namespace tandem::trainer {
@@ -46,6 +48,13 @@ class Tape {
   Status backward(std::span<const float> grad_logprobs, const model::Slice& gradients,
                   std::vector<float>* entropies = nullptr, std::span<const uint8_t> learned = {},
                   std::span<const float> grad_states = {});
+
+  // Where gradients are added up without going back and forth with each pass. On a device: memory for the levels of
+  // slots, and the slice that their sum is to be in, of zeros, until the next is asked for; sum_to_host copies `ranges`
+  // of it. Elsewhere the host's memory, and no slice of its own.
+  std::unique_ptr<SlotMemory> slot_memory();
+  Result<std::optional<Slice>> slice_for_sum();
+  Status sum_to_host(const Slice& to, std::span<const Piece> ranges);
 
   // The states that the head reads, [distinct picked rows, width]; only after a forward pass. They and their gradients
   // are kUnfit where a device does not give them.
