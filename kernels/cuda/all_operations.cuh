@@ -13,5 +13,6 @@
 #include "kernels/cuda/mxfp8.cuh"
 #include "kernels/cuda/optimizer.cuh"
 #include "kernels/cuda/sampling.cuh"
+#include "kernels/cuda/tensor_attention_backward.cuh"
 #include "kernels/cuda/tensor_attention_launch.cuh"
 #include "kernels/cuda/tensor_gemm.cuh"

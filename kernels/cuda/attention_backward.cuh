@@ -204,6 +204,8 @@ inline size_t attention_backward_workspace(int rows, int heads) {
   return static_cast<size_t>(rows) * heads * sizeof(float);
 }
 template <typename Execution>
+int backward_on_tensor_cores(Execution& execution, const TandemCudaAttentionBackward& a, const float* delta);
+template <typename Execution>
 int operate(Execution& execution, const TandemCudaAttentionBackward& a) {
   if (!a.queries || !a.keys || !a.values || !a.out || !a.grad_out || !a.log_sum || !a.grad_queries || !a.grad_keys ||
       !a.grad_values || !a.runs || !a.row_run || !a.paths || !a.workspace) {
@@ -216,10 +218,13 @@ int operate(Execution& execution, const TandemCudaAttentionBackward& a) {
   if (a.workspace_bytes < attention_backward_workspace(a.rows, a.heads)) return kTandemCudaWorkspace;
   float* delta = static_cast<float*>(a.workspace);
   const int64_t row_heads = static_cast<int64_t>(a.rows) * a.heads;
+  const auto form_delta = [&] { return each_element(execution, row_heads, AttentionDelta{a, delta}); };
+  if constexpr (requires { execution.tensor(); }) {
+    if (execution.tensor() && tensor_head_fits(a.head_size) && tensor_head_fits(value_size_of(a)))
+      return in_order(form_delta, [&] { return backward_on_tensor_cores(execution, a, delta); });
+  }
   return in_order(
-      [&] {
-        return each_element(execution, row_heads, AttentionDelta{a, delta});
-      },
+      form_delta,
       [&] {
         return start(execution, AttentionQueryGradient{a, delta}, row_heads);
       },

@@ -145,6 +145,11 @@ int tandem_cuda_capture_end(TandemCudaStream stream, TandemCudaGraph* graph) {
     cudaError_t error = graph == nullptr ? cudaSuccess : cudaGraphInstantiate(&made, captured, 0);
     (void)cudaGraphDestroy(captured);
     if (graph == nullptr || error != cudaSuccess) return error;
+    // Now, so that a device without memory for it says so here and not at the first launch.
+    if (error = cudaGraphUpload(made, raw); error != cudaSuccess) {
+      (void)cudaGraphExecDestroy(made);
+      return error;
+    }
     *graph = new (std::nothrow) TandemCudaGraphState{stream->device, made};
     if (*graph != nullptr) return cudaSuccess;
     (void)cudaGraphExecDestroy(made);

@@ -45,10 +45,14 @@ constexpr int workers_of() {
 // Blocks that a processor of a GPU is to hold at one time at least, which bounds the registers of a thread.
 template <typename Kernel>
 constexpr int blocks_at_once_of() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+  return 1;  // for which the same code takes more registers
+#else
   if constexpr (requires { Kernel::Workers::kAtOnce; })
     return Kernel::Workers::kAtOnce;
   else
     return 1;
+#endif
 }
 
 // N values of each lane of a warp.

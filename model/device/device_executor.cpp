@@ -1,6 +1,6 @@
 // The executor of a device: a plan is put on a stream when it is submitted; tokens that it draws are those of the next
-// plan's rows without the host having seen them. Only tokens, logprobs and what was asked for come back. A plan that
-// decodes goes on the stream as a graph, but for its arguments, its masks and its answers.
+// plan's rows without the host having seen them. Only tokens, logprobs and what was asked for come back. Plans
+// go on the stream as graphs, but for arguments, masks and answers.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,14 +1,15 @@
 // Work of plans that come again and again, as graphs of a stream: by shape, the ones used last.
 //
 // A shape is captured when it comes for the third time: one that comes once is not worth it, and all memory that it
-// takes was grown to its size by then. Where memory of the stream was freed since, a graph may have addresses of it:
-// its shape is captured again when it has come twice more.
+// takes was grown to its size by then. 64 graphs are kept, by last use, and as many more shapes remembered. Where
+// memory of the stream was freed since, a graph may have addresses of it: its shape is captured again when it has come
+// twice more.
 //
 // Thread safety: none; one executor's.
 #pragma once
 
-#include <algorithm>
 #include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -35,7 +36,10 @@ class PlanGraphs {
   Result<Kept> run(kernels::DeviceStream& stream, const PlanShape& shape, const std::function<Result<Kept>()>& put) {
     if (!stream.uses_graphs()) return put();
     Entry& entry = entry_of(shape);
-    if (entry.graph && !entry.graph->valid()) entry = {.used = entry.used};
+    if (entry.graph && !entry.graph->valid()) {
+      entry = {.used = entry.used};
+      --held_;
+    }
     if (!entry.graph && (full_ || ++entry.plainly <= kPlainly)) return put();
     if (!entry.graph) {
       auto graph = stream.capture([&]() -> Status {
@@ -48,6 +52,7 @@ class PlanGraphs {
       }
       entry.graph = TRY(std::move(graph));
       ++counters_.captured;
+      if (++held_ > kMost) drop(true);
     }
     TRY(stream.launch(*entry.graph));
     ++counters_.launched;
@@ -66,14 +71,25 @@ class PlanGraphs {
   };
 
   Entry& entry_of(const PlanShape& shape) {
-    if (entries_.size() >= kMost && !entries_.contains(shape))
-      entries_.erase(std::ranges::min_element(entries_, {}, [](const auto& one) { return one.second.used; }));
+    if (entries_.size() - held_ >= kMost && !entries_.contains(shape)) drop(false);
     Entry& entry = entries_[shape];
     entry.used = ++uses_;
     return entry;
   }
+  // The one that was not used for longest, of those with a graph or of those without.
+  void drop(bool captured) {
+    auto oldest = entries_.end();
+    for (auto at = entries_.begin(); at != entries_.end(); ++at) {
+      if (at->second.graph.has_value() != captured) continue;
+      if (oldest == entries_.end() || at->second.used < oldest->second.used) oldest = at;
+    }
+    if (oldest == entries_.end()) return;
+    entries_.erase(oldest);
+    if (captured) --held_;
+  }
 
   std::map<PlanShape, Entry> entries_;
+  size_t held_ = 0;  // of the entries, those with a graph
   uint64_t uses_ = 0;
   bool full_ = false;  // there was no memory for another one
   GraphCounters counters_;

@@ -13,10 +13,12 @@ namespace {
 // Larger plans take so long that nothing is won by repeating them.
 constexpr int kMostRepeated = 512;
 
-// Four sizes between a power of two and the next.
-int rounded(int rows) {
-  const int step = std::max(1, static_cast<int>(std::bit_floor(static_cast<unsigned>(rows - 1))) / 4);
-  return (rows + step - 1) / step * step;
+// Four sizes between a power of two and the next. None is beyond a multiple of 64 that the number itself is not beyond:
+// products take tiles of 64 rows, so what is filled up costs them nothing.
+int rounded(int count) {
+  if (count < 2) return count;
+  const int step = std::max(1, static_cast<int>(std::bit_floor(static_cast<unsigned>(count - 1))) / 4);
+  return (count + step - 1) / step * step;
 }
 
 void add_draws(const Plan& plan, const PlanSize& size, PlanPlaces& at, Packet& packet) {
@@ -51,11 +53,10 @@ void add_draws(const Plan& plan, const PlanSize& size, PlanPlaces& at, Packet& p
 
 PlanSize size_of(const Plan& plan, int max_positions) {
   const int rows = static_cast<int>(plan.batch.tokens.size()), draws = static_cast<int>(plan.draws.size());
-  if (rows != draws || rows > kMostRepeated) return {rows, draws, false};
-  const int filled = rounded(rows);
+  if (rows > kMostRepeated || draws > kMostRepeated) return {rows, draws, false};
   // They are one sequence in one page.
-  if (filled - rows > std::min(kernels::kPageTokens, max_positions)) return {rows, draws, true};
-  return {filled, filled, true};
+  const bool fits = rounded(rows) - rows <= std::min(kernels::kPageTokens, max_positions);
+  return {fits ? rounded(rows) : rows, rounded(draws), true};
 }
 
 std::vector<int> scored_rows(const Plan& plan) {

@@ -17,8 +17,8 @@ constexpr int kScoredRows = 1024;
 // With how many rows and draws a plan is put on a device.
 struct PlanSize {
   int rows = 0, draws = 0;
-  // Plans of this size come again and again: those that draw behind as many rows as they have. They are filled up with
-  // rows of nobody, so that there are few sizes: a sequence of its own, in a page that no other has.
+  // Plans of this size come again and again: all but large ones. They are filled up with rows of nobody, so that there
+  // are few sizes: a sequence of its own, in a page that no other has.
   bool repeats = false;
 };
 PlanSize size_of(const Plan& plan, int max_positions);

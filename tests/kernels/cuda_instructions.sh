@@ -29,5 +29,5 @@ for architecture in sm_90a sm_100a; do
       kernels++
       if ($0 !~ /STACK:0 /) { print architecture ": " name " spills: " $0; bad = 1 }
     }
-    END { print architecture ": " kernels " kernels of warps, none spills"; exit bad || kernels == 0 }' || exit 1
+    END { if (!bad) print architecture ": " kernels " kernels of warps, none spills"; exit bad || kernels == 0 }' || exit 1
 done

@@ -236,6 +236,23 @@ TEST_F(EmulatedDevice, the_kernels_of_a_graph_are_counted_when_it_is_launched) {
   }
 }
 
+TEST_F(EmulatedDevice, graphs_are_used_but_where_they_are_turned_off_or_operations_are_timed) {
+  EXPECT_EXIT(
+      {
+        ::unsetenv("TANDEM_DEVICE_GRAPHS");
+        ::unsetenv("TANDEM_DEVICE_TIMES");
+        bool ok = open("memory=1m").uses_graphs();
+        ::setenv("TANDEM_DEVICE_GRAPHS", "1", 1);
+        ok = ok && open("memory=1m").uses_graphs();
+        ::setenv("TANDEM_DEVICE_GRAPHS", "0", 1);
+        ok = ok && !open("memory=1m").uses_graphs();
+        ::unsetenv("TANDEM_DEVICE_GRAPHS");
+        ::setenv("TANDEM_DEVICE_TIMES", "1", 1);
+        conclude(ok && !open("memory=1m").uses_graphs());
+      },
+      testing::ExitedWithCode(0), "");
+}
+
 TEST_F(EmulatedDevice, settings_that_are_none_are_refused) {
   EXPECT_EXIT(open("seed=x"), testing::ExitedWithCode(9), "TANDEM_EMULATED is not of the form seed=7");
   EXPECT_EXIT(open("memory=1"), testing::ExitedWithCode(9), "TANDEM_EMULATED is not of the form");

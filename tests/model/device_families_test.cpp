@@ -24,7 +24,8 @@ std::shared_ptr<Weights> weights_of(const ModelConfig& config, WeightFormat form
   return wide;
 }
 
-// What a prompt of two sequences in chunks, then two steps of both say: draws of all kinds, logprobs, likeliest tokens.
+// What a prompt of two sequences in chunks, then steps of both say: draws of all kinds, logprobs, likeliest tokens; the
+// last steps are graphs of a device.
 std::vector<Answer> said_on(const Place& place, const ModelConfig& config, WeightFormat format) {
   auto weights = weights_of(config, format);
   EXPECT_TRUE(place.ready(*weights));
@@ -65,6 +66,16 @@ std::vector<Answer> said_on(const Place& place, const ModelConfig& config, Weigh
   step.batch.add(std::vector<int32_t>{said[1].draws[1].token}, 70, second_pages);
   step.draws = {{.row = 0, .seed = 5, .position = 91}, {.row = 1, .seed = 6, .position = 71}};
   run(step);
+  // A guess that is checked; its rows are filled up.
+  const std::vector<int32_t> guess = {8, 140, 3, 77, 12, 0, 149, 31, 64};
+  Plan check;
+  check.batch.add(guess, 91, first_pages);
+  for (int row = 0; row < static_cast<int>(guess.size()); ++row)
+    check.draws.push_back({.row = row, .seed = 7, .position = static_cast<uint64_t>(92 + row)});
+  for (int time = 0; time < 4; ++time) run(check);
+  if (place.device.kind != kernels::Device::Kind::kCpu) {
+    EXPECT_EQ((*executor)->graphs().launched, 2U);
+  }
   return said;
 }
 

@@ -4,9 +4,13 @@
 #include <cstdlib>
 #include <deque>
 #include <optional>
+#include <set>
+#include <stdexcept>
 #include <string>
 
 #include "base/random.h"
+#include "model/device/plan_graphs.h"
+#include "model/device/plan_packet.h"
 #include "model/executor.h"
 #include "tests/model/emulated.h"
 #include "tests/model/graphs_variable.h"
@@ -163,6 +167,82 @@ TEST(CudaDeviceGraphs, any_schedule_on_the_first_gpu_has_the_same_bits_with_and_
   const auto gpu = kernels::find_device("cuda:0");
   if (!gpu) GTEST_SKIP() << gpu.error().to_string();
   for (const uint64_t seed : {0, 1, 2, 3}) compare_graphs(*gpu, seed);
+}
+
+// A stream of numbers, and work of plans that adds to them.
+struct GraphsOfNumbers {
+  kernels::DeviceStream stream = std::move(*kernels::DeviceStream::open({.kind = kernels::Device::Kind::kEmulated}));
+  kernels::DeviceBuffer<float> numbers = std::move(*stream.allocate<float>(4, "a test"));
+  PlanGraphs<int> graphs;
+  int puts = 0;  // how often work was put there kernel by kernel, or captured
+
+  void run(int rows) {
+    const auto said = graphs.run(stream, {.rows = rows}, [&]() -> Result<int> {
+      ++puts;
+      float* const at = kernels::address(numbers.data());
+      TRY(stream.run(TandemCudaAddFloat{.x = at, .y = at, .count = 4}));
+      return rows;
+    });
+    ASSERT_TRUE(said) << said.error().to_string();
+    EXPECT_EQ(*said, rows);
+  }
+  // Whether it was launched without being put.
+  bool launches(int rows) {
+    const int before = puts;
+    run(rows);
+    return puts == before;
+  }
+};
+
+TEST(DeviceGraphs, a_shape_is_captured_when_it_comes_for_the_third_time_and_those_used_last_are_kept) {
+  GraphsOfNumbers n;
+  for (int rows = 0; rows < 64; ++rows) {
+    for (int time = 0; time < 3; ++time) EXPECT_FALSE(n.launches(rows));
+    EXPECT_TRUE(n.launches(rows));
+  }
+  EXPECT_EQ(n.graphs.counters().captured, 64U);
+  EXPECT_EQ(n.graphs.counters().launched, 128U);
+  EXPECT_TRUE(n.launches(0));
+  for (int time = 0; time < 3; ++time) EXPECT_FALSE(n.launches(64));
+  EXPECT_TRUE(n.launches(64));
+  EXPECT_TRUE(n.launches(0));
+  EXPECT_FALSE(n.launches(1)) << "the one that was not used for longest";
+  EXPECT_TRUE(n.stream.wait());
+}
+
+TEST(DeviceGraphs, none_that_was_captured_before_memory_was_freed_is_launched) {
+  GraphsOfNumbers n;
+  for (int time = 0; time < 3; ++time) n.run(1);
+  EXPECT_TRUE(n.launches(1));
+  n.numbers = std::move(*n.stream.allocate<float>(4, "a test"));
+  for (int time = 0; time < 3; ++time) EXPECT_FALSE(n.launches(1));
+  EXPECT_TRUE(n.launches(1));
+  EXPECT_TRUE(n.stream.wait());
+}
+
+TEST(DeviceGraphs, plans_have_few_sizes_and_are_filled_up_by_less_than_a_quarter) {
+  Plan plan;
+  std::set<int> sizes;
+  for (int rows = 1; rows <= 512; ++rows) {
+    plan.batch.add(std::vector<int32_t>{0}, 0, std::vector<int>{0});
+    plan.draws.emplace_back();
+    const PlanSize size = size_of(plan, 200);
+    ASSERT_TRUE(size.repeats) << rows;
+    EXPECT_EQ(size.rows, size.draws);
+    EXPECT_GE(size.rows, rows);
+    EXPECT_LT(size.rows - rows, std::max(1, rows / 4)) << rows;
+    EXPECT_EQ((size.rows + 63) / 64, (rows + 63) / 64) << rows << ": another tile of 64";
+    EXPECT_LE(size_of(plan, 3).rows - rows, 3) << "their positions are the model's";
+    sizes.insert(size.rows);
+  }
+  EXPECT_LE(sizes.size(), 32U);
+  plan.draws.resize(5);
+  EXPECT_EQ(size_of(plan, 200).draws, 5);
+  plan.draws.clear();
+  EXPECT_EQ(size_of(plan, 200).draws, 0) << "a part of a prompt";
+  plan.batch.add(std::vector<int32_t>{0}, 0, std::vector<int>{0});
+  EXPECT_FALSE(size_of(plan, 200).repeats);
+  EXPECT_EQ(size_of(plan, 200).rows, 513);
 }
 
 // In a process of its own, since what TANDEM_EMULATED says holds for one.

@@ -88,7 +88,7 @@ TEST(EngineGraphs, an_engine_says_the_same_with_and_without_them) {
     SCOPED_TRACE(c.seed);
     const auto with = play(c);
     EXPECT_GT(with.graphs.captured, 0U);
-    EXPECT_GT(with.graphs.launched, with.graphs.captured);
+    EXPECT_GE(with.graphs.launched, with.graphs.captured);
     const model::GraphsVariable off("0");
     const auto without = play(c);
     EXPECT_EQ(without.graphs.captured, 0U);
