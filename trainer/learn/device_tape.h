@@ -45,9 +45,7 @@ class Tape::DevicePass final : private DeviceTapeStream, public model::DeviceLay
                   std::span<const uint8_t> learned) override;
   Result<std::vector<int32_t>> argmax(std::span<const int> rows) override;
   size_t kept_bytes() const override;
-  std::unique_ptr<SlotMemory> slot_memory() override;
-  Result<std::optional<Slice>> slice_for_sum() override;
-  Status sum_to_host(const Slice& to, std::span<const Piece> ranges) override;
+  std::unique_ptr<SlotMemory> slot_memory(size_t bytes) override;
 
   Result<Tensor> embed() override;
   Result<Tensor> norm(const Tensor& x, int weight) override;
@@ -112,7 +110,6 @@ class Tape::DevicePass final : private DeviceTapeStream, public model::DeviceLay
     return record.kind == kDispatch ? dispatched_ : scratch_;
   }
   class DeviceSlotMemory;
-  Result<Slice> zeros(kernels::DeviceBuffer<float>& buffer, size_t elements, const std::string& name);
   // Sets floats, and elements, to 0.
   Status clear(kernels::OnDevice<float>* values, int rows, int columns);
   Status clear(Element* values, int rows, int columns);
@@ -163,7 +160,6 @@ class Tape::DevicePass final : private DeviceTapeStream, public model::DeviceLay
   kernels::DeviceBuffer<bf16> head_states_;
 
   kernels::DeviceBuffer<float> grads_, unwanted_, grad_weights_;
-  kernels::DeviceBuffer<float> sum_;               // of all slots
   kernels::OnDevice<float>* gradients_ = nullptr;  // of the pass at hand
   kernels::DeviceBuffer<bf16> scratch_, dispatched_, matrix_, transposed_;
   kernels::DeviceBuffer<bf16> grad_residual_, grad_branch_, grad_wide_, grad_dispatched_, grad_logits_;

@@ -43,13 +43,20 @@ Status Tape::DevicePass::backward(std::span<const float> grad_logprobs, const mo
   return stream_->wait();
 }
 
-// Levels are cleared when they are asked for.
+// Sum and levels are cleared when they are asked for.
 class Tape::DevicePass::DeviceSlotMemory final : public SlotMemory {
  public:
   explicit DeviceSlotMemory(DevicePass& pass) : pass_(pass) {}
-  Result<Slice> level(const SliceSpec& spec) override {
-    return pass_.zeros(levels_[spec.name], spec.elements, spec.name);
+
+  Result<Slice> begin_sum(const Slice& into) override { return zeros(into.elements(), into.name); }
+  Status end_sum(const Slice& into, std::span<const Piece> ranges) override {
+    const auto host = into.host<float>();
+    OnDevice<float>* const sum = buffers_.at(into.name).data();
+    for (const Piece& range : ranges)
+      TRY(pass_.stream_->download(host.subspan(range.begin, range.count), beyond(sum, range.begin)));
+    return pass_.stream_->wait();
   }
+  Result<Slice> level(const SliceSpec& spec) override { return zeros(spec.elements, spec.name); }
   Status add(const Slice& into, const Slice& terms, std::span<const Piece> ranges) override {
     for (const Piece& range : ranges) {
       TRY(pass_.stream_->run(TandemCudaAddFloat{.x = address(beyond(float_of(into), range.begin)),
@@ -59,33 +66,35 @@ class Tape::DevicePass::DeviceSlotMemory final : public SlotMemory {
     return {};
   }
   void forget() override {}
-  size_t bytes() const override { return 0; }  // of the host
+  size_t bytes() const override {
+    size_t elements = 0;
+    for (const auto& [name, buffer] : buffers_) elements += buffer.size();
+    return elements * sizeof(float);
+  }
 
  private:
+  Result<Slice> zeros(size_t elements, const std::string& name) {
+    const auto values = grown(*pass_.stream_, buffers_[name], elements, "gradients");
+    if (!values) {
+      Status lacking = values.error();
+      if (lacking.code() != Code::kExhausted) return fail(std::move(lacking));
+      return fail(std::move(lacking).hint("lower trainer.slots: the sum of 2^n slots takes n + 1 gradients there"));
+    }
+    constexpr size_t kLine = 1 << 20;
+    if (elements >= kLine) TRY(pass_.clear(*values, static_cast<int>(elements / kLine), kLine));
+    if (const size_t rest = elements % kLine; rest > 0)
+      TRY(pass_.clear(beyond(*values, elements - rest), 1, static_cast<int>(rest)));
+    return slice_on_device(name, *values, elements);
+  }
+
   DevicePass& pass_;
-  std::map<std::string, kernels::DeviceBuffer<float>> levels_;
+  std::map<std::string, kernels::DeviceBuffer<float>> buffers_;
 };
 
-std::unique_ptr<SlotMemory> Tape::DevicePass::slot_memory() { return std::make_unique<DeviceSlotMemory>(*this); }
-
-Result<Slice> Tape::DevicePass::zeros(kernels::DeviceBuffer<float>& buffer, size_t elements, const std::string& name) {
-  OnDevice<float>* const values = TRY(grown(*stream_, buffer, elements, "gradients"));
-  constexpr size_t kLine = 1 << 20;
-  if (elements >= kLine) TRY(clear(values, static_cast<int>(elements / kLine), kLine));
-  if (const size_t rest = elements % kLine; rest > 0)
-    TRY(clear(beyond(values, elements - rest), 1, static_cast<int>(rest)));
-  return slice_on_device(name, values, elements);
-}
-
-Result<std::optional<Slice>> Tape::DevicePass::slice_for_sum() {
-  return TRY(zeros(sum_, layout_.elements, "gradients"));
-}
-
-Status Tape::DevicePass::sum_to_host(const Slice& to, std::span<const Piece> ranges) {
-  const auto host = to.host<float>();
-  for (const Piece& range : ranges)
-    TRY(stream_->download(host.subspan(range.begin, range.count), beyond(sum_.data(), range.begin)));
-  return stream_->wait();
+// The other half is for activations, which are taken as passes come.
+std::unique_ptr<SlotMemory> Tape::DevicePass::slot_memory(size_t bytes) {
+  if (bytes > stream_->free_bytes() / 2) return slot_memory_of_host();
+  return std::make_unique<DeviceSlotMemory>(*this);
 }
 
 Status Tape::DevicePass::send_runs() {

@@ -207,23 +207,23 @@ Result<std::vector<Learner::Outcome>> Learner::accumulate(std::span<const Sample
     }
     if (owners_of_slots[slot] == ranks_.rank()) used[slot - first] = !places[slot].empty();
   }
-  if (!slot_sum_) slot_sum_.emplace(weights_->layout(), learned_, tape_->slot_memory());
-  const std::optional<Slice> on_device = TRY(tape_->slice_for_sum());
+  if (!slot_sum_) {
+    const auto& layout = weights_->layout();
+    const size_t bytes = SlotSum::bytes_of(layout, learned_, static_cast<int>(own_slots), true);
+    slot_sum_.emplace(layout, learned_, tape_->slot_memory(bytes));
+  }
   std::vector<PassCounts> counts(dealt.size());
   std::vector<Outcome> outcomes(samples.size());
   const size_t head_elements = value_pass_ ? critic_->elements() : 0;
   std::vector<double> head_gradients(dealt.size() * head_elements, 0);
-  const auto added = slot_sum_->add(
-      on_device.value_or(buffers_.at(kGradients)), used, [&](size_t place, const Slice& into) -> Result<bool> {
+  const auto added =
+      slot_sum_->add(buffers_.at(kGradients), used, [&](size_t place, const Slice& into) -> Result<bool> {
         const size_t slot = first + place;
         counts[slot] = TRY(run_slot(samples, places[slot], gradients_of, into, outcomes,
                                     std::span(head_gradients).subspan(slot * head_elements, head_elements), asked));
         return counts[slot].any;
       });
-  const Status summed = !added                ? added.error()
-                        : *added && on_device ? tape_->sum_to_host(buffers_.at(kGradients), slot_sum_->learned())
-                                              : Status();
-  TRY(ranks_.agree(summed));
+  TRY(ranks_.agree(added ? Status() : added.error()));
   TRY(ranks_.exchange(std::span(counts), owners_of_slots));
   TRY(ranks_.exchange(std::span(outcomes), owners_of_samples));
   if (value_pass_) TRY(sum_of_slots(head_gradients, owners_of_slots));

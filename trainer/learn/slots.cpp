@@ -32,6 +32,8 @@ namespace {
 
 class HostSlotMemory final : public SlotMemory {
  public:
+  Result<Slice> begin_sum(const Slice& into) override { return into; }
+  Status end_sum(const Slice&, std::span<const Piece>) override { return {}; }
   Result<Slice> level(const SliceSpec& spec) override {
     return levels_.contains(spec.name) ? levels_.at(spec.name) : levels_.add(spec);
   }
@@ -76,13 +78,20 @@ SliceSpec SlotSum::spec_of(int level) const {
   return {.name = fmt::format("slots.{}", level), .elements = elements_, .touched = learned};
 }
 
-size_t SlotSum::bytes_of(const model::ParameterLayout& layout, std::span<const uint8_t> learned, int slots) {
+size_t SlotSum::bytes_of(const model::ParameterLayout& layout, std::span<const uint8_t> learned, int slots,
+                         bool on_device) {
   const size_t levels = std::bit_width(static_cast<unsigned>(slots)) - 1;
+  if (on_device) return (levels + 1) * layout.elements * sizeof(float);
   return levels * SlotSum(layout, learned).spec_of(0).bytes();
 }
 
 Result<bool> SlotSum::add(const Slice& into, const std::vector<bool>& used, const AddSlot& add_slot) {
-  auto added = add_tree(into, 0, used.size(), used, add_slot);
+  const auto added = [&]() -> Result<bool> {
+    const Slice sum = TRY(memory_->begin_sum(into));
+    const bool any = TRY(add_tree(sum, 0, used.size(), used, add_slot));
+    if (any) TRY(memory_->end_sum(into, ranges_));
+    return any;
+  }();
   if (!added) memory_->forget();
   return added;
 }
