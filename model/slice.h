@@ -21,7 +21,7 @@
 
 namespace tandem::model {
 
-enum class Device : uint8_t { kCpu };
+enum class Device : uint8_t { kCpu, kGpu };  // of a GPU, real or emulated: the process that holds it knows which
 
 // The format of a C++ number.
 template <typename T>

@@ -2,6 +2,8 @@
 // which an emulated device does its work.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/random.h"
 #include "tests/model/emulated.h"
 #include "tests/model/small_families.h"
@@ -25,11 +27,11 @@ model::Weights random_weights(const model::ModelConfig& config, model::WeightFor
   return std::move(*weights);
 }
 
-// Two groups that share prompts of more than a page, so that branches begin in the middle of one.
-std::vector<Sample> sampled(int vocabulary) {
+// Groups that share prompts of more than a page, so that branches begin in the middle of one.
+std::vector<Sample> sampled(int vocabulary, uint64_t groups = 2) {
   Random random(17);
   std::vector<Sample> samples;
-  for (uint64_t group = 0; group < 2; ++group) {
+  for (uint64_t group = 0; group < groups; ++group) {
     std::vector<int32_t> prompt(70 + 9 * group);
     for (auto& token : prompt) token = static_cast<int32_t>(random.below(static_cast<uint64_t>(vocabulary)));
     for (int i = 0; i < 3; ++i) {
@@ -51,7 +53,8 @@ struct Learned {
   Digest weights;
 };
 Learned learn_on(const model::Place& place, const model::ModelConfig& config, model::WeightFormat format,
-                 const OptimizerSettings& settings = {}, const model::ModelConfig* teacher = nullptr) {
+                 const OptimizerSettings& settings = {}, const model::ModelConfig* teacher = nullptr,
+                 uint64_t groups = 2) {
   auto learner = Learner::create(random_weights(config, format), place, settings);
   EXPECT_TRUE(learner) << learner.error().to_string();
   Algorithm algorithm;
@@ -64,7 +67,7 @@ Learned learn_on(const model::Place& place, const model::ModelConfig& config, mo
   }
   Learned learned;
   for (uint64_t step = 0; step < 2; ++step) {
-    auto metrics = learner->reinforce(sampled(config.vocabulary), algorithm, step);
+    auto metrics = learner->reinforce(sampled(config.vocabulary, groups), algorithm, step);
     EXPECT_TRUE(metrics) << metrics.error().to_string();
     if (metrics) learned.metrics.push_back(*metrics);
   }
@@ -127,6 +130,128 @@ TEST(DeviceTape, steps_of_each_kind_of_model_in_each_format_have_the_bits_of_avx
       expect_same(learn_on(emulated(device++ % 8), config, format), learn_on(kAvx2, config, format));
     }
   }
+}
+
+// Slots of several passes, fewer and more than there are groups; the two updates of a step have half of the groups
+// each.
+TEST(DeviceTape, slots_passes_and_updates_of_any_number_have_the_bits_of_avx2) {
+  struct Case {
+    const char* family;
+    int slots, minibatches;
+  };
+  for (const auto& [family, slots, minibatches] : {Case{"llama", 1, 1}, {"mixture", 2, 2}, {"llama", 8, 2}}) {
+    SCOPED_TRACE(testing::Message() << family << ", " << slots << " slots, " << minibatches << " updates");
+    const auto families = trained_families();
+    const auto config = std::ranges::find(families, std::string_view(family), &model::SmallFamily::name)->config;
+    OptimizerSettings settings{.max_pass_tokens = 100, .slots = slots};
+    settings.updates.minibatches = minibatches;
+    const auto format = model::WeightFormat::kBf16;
+    expect_same(learn_on(emulated(slots % 8), config, format, settings, nullptr, 5),
+                learn_on(kAvx2, config, format, settings, nullptr, 5));
+  }
+}
+
+TEST(DeviceTape, gradients_on_the_device_take_the_memory_that_is_said_beforehand) {
+  const auto config = model::small_model("llama");
+  const OptimizerSettings settings{.slots = 4};
+  auto learner = Learner::create(random_weights(config, model::WeightFormat::kBf16), emulated(0), settings);
+  ASSERT_TRUE(learner) << learner.error().to_string();
+  EXPECT_EQ(learner->memory().slots, 0);
+  ASSERT_TRUE(learner->imitate(sampled(config.vocabulary, 8)));
+  const auto said = Learner::memory_of(config, model::WeightFormat::kBf16, settings, false, 1, nullptr, true);
+  ASSERT_TRUE(said) << said.error().to_string();
+  EXPECT_EQ(said->slots, learner->memory().slots);
+  EXPECT_EQ(said->slots, 3 * learner->weights().layout().elements * sizeof(float));
+}
+
+// The sum of slots on a device beside that of the host.
+class DeviceSlotSum : public testing::Test {
+ protected:
+  static constexpr size_t kSlots = 8;
+  static constexpr float kUntouched = 7;
+  DeviceSlotSum() {
+    auto made = Tape::on_device(emulated(1).device, weights_, config_.max_positions);
+    if (!made || !weights_.pack(stream_)) throw std::runtime_error("no tape");
+    device_ = std::move(*made);
+  }
+
+  // Two passes.
+  Result<bool> add_slot(Tape& tape, size_t slot, const Slice& gradients, bool fails) {
+    for (size_t pass = 0; pass < 2; ++pass) {
+      if (pass == 1 && fails) return fail(Status::unavailable("no more"));
+      const auto& tokens = samples_[3 * slot + pass].tokens;
+      const std::span<const int32_t> view = tokens;
+      std::vector<TokenPick> picks;
+      std::vector<float> grads;
+      for (size_t i = 1; i < tokens.size(); ++i) {
+        picks.push_back({static_cast<int32_t>(i - 1), tokens[i]});
+        grads.push_back(0.01f * static_cast<float>(i % 7) - 0.02f);
+      }
+      const TokenTree tree = merge(std::span(&view, 1));
+      TRY(tape.forward(stream_, weights_, tree, picks));
+      TRY(tape.backward(grads, gradients, nullptr, learned_));
+    }
+    return true;
+  }
+
+  // `failing` has an error between its passes.
+  std::vector<float> sum(Tape& tape, SlotSum& slots, size_t failing = kSlots) {
+    std::vector<float> into(weights_.layout().elements, kUntouched);
+    for (const Piece& range : slots.learned())
+      std::fill_n(into.begin() + static_cast<long>(range.begin), range.count, 0.0f);
+    const auto add = [&](size_t slot, const Slice& gradients) {
+      return add_slot(tape, slot, gradients, slot == failing);
+    };
+    const auto added = slots.add(model::slice_of("gradients", std::span(into)), used_, add);
+    EXPECT_EQ(static_cast<bool>(added), failing == kSlots);
+    return into;
+  }
+
+  model::ModelConfig config_ = model::small_model("llama");
+  model::Weights weights_ = random_weights(config_, model::WeightFormat::kBf16);
+  kernels::Stream stream_ = std::move(*kAvx2.host_stream());
+  Tape host_{config_, config_.max_positions};
+  std::unique_ptr<Tape> device_;
+  std::vector<Sample> samples_ = sampled(config_.vocabulary, kSlots);
+  std::vector<bool> used_ = std::vector<bool>(kSlots, true);
+  std::vector<uint8_t> learned_;
+};
+
+TEST_F(DeviceSlotSum, has_the_bits_of_the_hosts_also_after_an_error) {
+  SlotSum expected(weights_.layout(), {}), got(weights_.layout(), {}, device_->slot_memory(0));
+  for (const size_t failing : {kSlots, size_t{0}, size_t{1}, size_t{6}}) {
+    if (failing < kSlots) sum(*device_, got, failing);
+    EXPECT_EQ(sum(*device_, got), sum(host_, expected)) << failing;
+  }
+  used_[0] = used_[3] = used_[4] = used_[5] = false;
+  EXPECT_EQ(sum(*device_, got), sum(host_, expected));
+}
+
+TEST_F(DeviceSlotSum, leaves_alone_what_is_not_learned) {
+  learned_.assign(weights_.layout().parameters.size(), 0);
+  for (size_t i = 0; i < learned_.size(); i += 3) learned_[i] = 1;
+  SlotSum expected(weights_.layout(), learned_), got(weights_.layout(), learned_, device_->slot_memory(0));
+  const auto summed = sum(*device_, got);
+  EXPECT_EQ(summed, sum(host_, expected));
+  EXPECT_GT(std::ranges::count(summed, kUntouched), 0);
+}
+
+TEST_F(DeviceSlotSum, is_the_hosts_where_the_device_has_too_little_memory) {
+  SlotSum expected(weights_.layout(), {}), got(weights_.layout(), {}, device_->slot_memory(size_t{1} << 30));
+  SlotSum there(weights_.layout(), {}, device_->slot_memory(0));
+  const auto sums = sum(host_, expected);
+  EXPECT_EQ(sum(*device_, got), sums);
+  EXPECT_EQ(got.bytes(), expected.bytes());
+  EXPECT_EQ(sum(*device_, there), sums);
+  EXPECT_GT(there.bytes(), got.bytes());
+}
+
+TEST_F(DeviceSlotSum, says_what_to_do_where_the_device_has_no_memory_for_it) {
+  const auto memory = device_->slot_memory(0);
+  const auto level = memory->level({.name = "slots.0", .elements = size_t{1} << 28});
+  ASSERT_FALSE(level);
+  EXPECT_EQ(level.error().code(), Code::kExhausted);
+  EXPECT_NE(level.error().to_string().find("lower trainer.slots"), std::string::npos) << level.error().to_string();
 }
 
 TEST(DeviceTape, factors_of_an_adapter_learn_with_the_bits_of_avx2) {

@@ -10,6 +10,7 @@
 #include "base/digest.h"
 #include "base/random.h"
 #include "tests/collectives/processes.h"
+#include "tests/model/emulated.h"
 #include "trainer/learn/algorithm_config.h"
 #include "trainer/learn/learner.h"
 
@@ -56,8 +57,11 @@ OptimizerSettings settings_for_ranks() { return {.learning_rate = {.peak = 1e-3}
 
 using OfRank = std::function<std::string(Learner& learner)>;
 
-// What each rank says; ranks are threads.
-std::vector<std::string> on_ranks(int count, const OptimizerSettings& settings, const OfRank& body) {
+const model::Place kOneThread{.device = {.kind = kernels::Device::Kind::kCpu}, .threads = 1};
+
+// What each rank says; ranks are threads, each on a device of its own where `place` is one.
+std::vector<std::string> on_ranks(int count, const OptimizerSettings& settings, const OfRank& body,
+                                  const model::Place& place = kOneThread) {
   const collectives::GroupFolder folder;
   std::vector<std::string> said(static_cast<size_t>(count));
   std::vector<std::thread> threads;
@@ -76,8 +80,9 @@ std::vector<std::string> on_ranks(int count, const OptimizerSettings& settings, 
       }
       auto weights = model::Weights::create(config_for_ranks(), true);
       model::randomise(*weights, 1);
-      auto learner =
-          Learner::create(std::move(*weights), std::move(*kernels::Stream::cpu(1)), settings, std::move(ranks));
+      model::Place own = place;
+      if (!own.device.on_cpu()) own.device.index = rank;
+      auto learner = Learner::create(std::move(*weights), own, settings, std::move(ranks));
       words = learner ? body(*learner) : learner.error().to_string();
     });
   }
@@ -126,6 +131,22 @@ TEST(LearnerRanks, any_number_of_them_takes_the_steps_of_one) {
           EXPECT_EQ(said[rank].substr(said[rank].size() - 32), expected.substr(expected.size() - 32)) << rank;
       }
     }
+  }
+}
+
+TEST(LearnerRanks, each_on_a_device_take_the_steps_of_one_on_avx2) {
+  const model::Place avx2{.device = {.kind = kernels::Device::Kind::kCpu, .isa = kernels::Isa::kAvx2}, .threads = 1};
+  const model::Place devices{.device = {.kind = kernels::Device::Kind::kEmulated}, .threads = 1};
+  auto lora = settings_for_ranks(), several = settings_for_ranks();
+  lora.low_rank = {.rank = 4, .alpha = 8};
+  several.updates = {.epochs = 1, .minibatches = 2, .seed = 9};
+  for (const auto& settings : {settings_for_ranks(), lora, several}) {
+    const auto all = [](Learner& learner) {
+      const auto loss = learner.evaluate(groups_for_ranks(3));
+      return fmt::format("{}; ", loss ? *loss : -1) + steps(learner, 0, 2);
+    };
+    const std::string expected = on_ranks(1, settings, all, avx2)[0];
+    for (const int count : {1, 2, 8}) EXPECT_EQ(on_ranks(count, settings, all, devices)[0], expected) << count;
   }
 }
 

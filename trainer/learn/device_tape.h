@@ -1,5 +1,5 @@
-// The tape of a device: the records of tape_ops.h, computed there. Gradients lie on the device while a pass adds to
-// them; the host has them before and after.
+// The tape of a device: the records of tape_ops.h, computed there. Gradients are added up on the device, over passes
+// and over slots; the host gets their sum.
 //
 // The operations and their arguments are the CPU's, so the bits are those of its AVX2 kernels. Latent attention is not
 // trained here yet.
@@ -45,6 +45,7 @@ class Tape::DevicePass final : private DeviceTapeStream, public model::DeviceLay
                   std::span<const uint8_t> learned) override;
   Result<std::vector<int32_t>> argmax(std::span<const int> rows) override;
   size_t kept_bytes() const override;
+  std::unique_ptr<SlotMemory> slot_memory(size_t bytes) override;
 
   Result<Tensor> embed() override;
   Result<Tensor> norm(const Tensor& x, int weight) override;
@@ -96,7 +97,7 @@ class Tape::DevicePass final : private DeviceTapeStream, public model::DeviceLay
 
   bool learns(int parameter) const { return learned_.empty() || learned_[parameter] != 0; }
   kernels::OnDevice<float>* grad_of(int parameter) const {
-    return kernels::beyond(grads_.data(), layout_.parameters[parameter].offset);
+    return kernels::beyond(gradients_, layout_.parameters[parameter].offset);
   }
   // Of a norm, whose kernel has no way to leave it out.
   Result<kernels::OnDevice<float>*> grad_of_norm(int parameter);
@@ -108,6 +109,7 @@ class Tape::DevicePass final : private DeviceTapeStream, public model::DeviceLay
   kernels::DeviceBuffer<bf16>& scratch_of(const Record& record) {
     return record.kind == kDispatch ? dispatched_ : scratch_;
   }
+  class DeviceSlotMemory;
   // Sets floats, and elements, to 0.
   Status clear(kernels::OnDevice<float>* values, int rows, int columns);
   Status clear(Element* values, int rows, int columns);
@@ -158,6 +160,7 @@ class Tape::DevicePass final : private DeviceTapeStream, public model::DeviceLay
   kernels::DeviceBuffer<bf16> head_states_;
 
   kernels::DeviceBuffer<float> grads_, unwanted_, grad_weights_;
+  kernels::OnDevice<float>* gradients_ = nullptr;  // of the pass at hand
   kernels::DeviceBuffer<bf16> scratch_, dispatched_, matrix_, transposed_;
   kernels::DeviceBuffer<bf16> grad_residual_, grad_branch_, grad_wide_, grad_dispatched_, grad_logits_;
 };

@@ -1,4 +1,6 @@
 // The tape of a device read from the end: as tape_backward.cpp, whose buffers have the same names.
+#include <map>
+#include <string>
 #include <tuple>
 #include <utility>
 
@@ -10,17 +12,89 @@ namespace tandem::trainer {
 using kernels::address, kernels::beyond, kernels::OnDevice;
 using model::grown;
 
+namespace {
+
+OnDevice<float>* float_of(const Slice& slice) { return reinterpret_cast<OnDevice<float>*>(slice.bytes.data()); }
+Slice slice_on_device(const std::string& name, OnDevice<float>* values, size_t elements) {
+  return {name,
+          {static_cast<int64_t>(elements)},
+          model::DType::kF32,
+          model::Device::kGpu,
+          {reinterpret_cast<std::byte*>(values), elements * sizeof(float)}};
+}
+
+}  // namespace
+
 Status Tape::DevicePass::backward(std::span<const float> grad_logprobs, const model::Slice& gradients,
                                   std::vector<float>* entropies, std::span<const uint8_t> learned) {
-  const std::span<float> host = gradients.host<float>();
   learned_ = learned;
-  TRY(grown(*stream_, grads_, layout_.elements, "gradients"));
-  TRY(stream_->upload(grads_.data(), std::span<const float>(host)));
+  const bool is_here = gradients.device == model::Device::kGpu;
+  const std::span<float> host = is_here ? std::span<float>() : gradients.host<float>();
+  if (is_here) {
+    gradients_ = float_of(gradients);
+  } else {
+    gradients_ = TRY(grown(*stream_, grads_, layout_.elements, "gradients"));
+    TRY(stream_->upload(gradients_, std::span<const float>(host)));
+  }
   TRY(send_runs());
   TRY(head_backward(grad_logprobs, entropies));
   for (size_t i = records_.size(); i-- > 0;) TRY(backward(records_[i]));
-  TRY(stream_->download(host, grads_.data()));
+  if (!is_here) TRY(stream_->download(host, gradients_));
   return stream_->wait();
+}
+
+// Sum and levels are cleared when they are asked for.
+class Tape::DevicePass::DeviceSlotMemory final : public SlotMemory {
+ public:
+  explicit DeviceSlotMemory(DevicePass& pass) : pass_(pass) {}
+
+  Result<Slice> begin_sum(const Slice& into) override { return zeros(into.elements(), into.name); }
+  Status end_sum(const Slice& into, std::span<const Piece> ranges) override {
+    const auto host = into.host<float>();
+    OnDevice<float>* const sum = buffers_.at(into.name).data();
+    for (const Piece& range : ranges)
+      TRY(pass_.stream_->download(host.subspan(range.begin, range.count), beyond(sum, range.begin)));
+    return pass_.stream_->wait();
+  }
+  Result<Slice> level(const SliceSpec& spec) override { return zeros(spec.elements, spec.name); }
+  Status add(const Slice& into, const Slice& terms, std::span<const Piece> ranges) override {
+    for (const Piece& range : ranges) {
+      TRY(pass_.stream_->run(TandemCudaAddFloat{.x = address(beyond(float_of(into), range.begin)),
+                                                .y = address(beyond(float_of(terms), range.begin)),
+                                                .count = static_cast<int64_t>(range.count)}));
+    }
+    return {};
+  }
+  void forget() override {}
+  size_t bytes() const override {
+    size_t elements = 0;
+    for (const auto& [name, buffer] : buffers_) elements += buffer.size();
+    return elements * sizeof(float);
+  }
+
+ private:
+  Result<Slice> zeros(size_t elements, const std::string& name) {
+    const auto values = grown(*pass_.stream_, buffers_[name], elements, "gradients");
+    if (!values) {
+      Status lacking = values.error();
+      if (lacking.code() != Code::kExhausted) return fail(std::move(lacking));
+      return fail(std::move(lacking).hint("lower trainer.slots: the sum of 2^n slots takes n + 1 gradients there"));
+    }
+    constexpr size_t kLine = 1 << 20;
+    if (elements >= kLine) TRY(pass_.clear(*values, static_cast<int>(elements / kLine), kLine));
+    if (const size_t rest = elements % kLine; rest > 0)
+      TRY(pass_.clear(beyond(*values, elements - rest), 1, static_cast<int>(rest)));
+    return slice_on_device(name, *values, elements);
+  }
+
+  DevicePass& pass_;
+  std::map<std::string, kernels::DeviceBuffer<float>> buffers_;
+};
+
+// The other half is for activations, which are taken as passes come.
+std::unique_ptr<SlotMemory> Tape::DevicePass::slot_memory(size_t bytes) {
+  if (bytes > stream_->free_bytes() / 2) return slot_memory_of_host();
+  return std::make_unique<DeviceSlotMemory>(*this);
 }
 
 Status Tape::DevicePass::send_runs() {

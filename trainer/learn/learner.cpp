@@ -207,7 +207,11 @@ Result<std::vector<Learner::Outcome>> Learner::accumulate(std::span<const Sample
     }
     if (owners_of_slots[slot] == ranks_.rank()) used[slot - first] = !places[slot].empty();
   }
-  if (!slot_sum_) slot_sum_.emplace(weights_->layout(), learned_);
+  if (!slot_sum_) {
+    const auto& layout = weights_->layout();
+    const size_t bytes = SlotSum::bytes_of(layout, learned_, static_cast<int>(own_slots), true);
+    slot_sum_.emplace(layout, learned_, tape_->slot_memory(bytes));
+  }
   std::vector<PassCounts> counts(dealt.size());
   std::vector<Outcome> outcomes(samples.size());
   const size_t head_elements = value_pass_ ? critic_->elements() : 0;

@@ -104,7 +104,8 @@ class Learner {
   // What a learner holds once it has taken a step, but for what its passes keep (Tape::row_bytes_of). Of several ranks
   // the first holds most.
   struct Memory {
-    size_t masters_and_gradients = 0, optimizer = 0, slots = 0;
+    size_t masters_and_gradients = 0, optimizer = 0;
+    size_t slots = 0;  // lies where passes run; `on_device`: not on the host
     model::Weights::Memory weights;
     size_t previous = 0, reference = 0;  // weights to check samples of the version before, and of a KL term
     size_t teacher = 0;                  // weights of another model
@@ -112,7 +113,7 @@ class Learner {
   };
   static Result<Memory> memory_of(const model::ModelConfig& config, model::WeightFormat format,
                                   const OptimizerSettings& settings, bool with_reference, int ranks = 1,
-                                  const model::ModelConfig* teacher = nullptr);
+                                  const model::ModelConfig* teacher = nullptr, bool on_device = false);
   Memory memory() const;
 
   const model::Weights& weights() const { return *weights_; }

@@ -19,7 +19,7 @@ size_t with_base(size_t bytes, const LowRank* low_rank) {
 
 Result<Learner::Memory> Learner::memory_of(const model::ModelConfig& config, model::WeightFormat format,
                                            const OptimizerSettings& settings, bool with_reference, int ranks,
-                                           const model::ModelConfig* teacher) {
+                                           const model::ModelConfig* teacher, bool on_device) {
   const auto layout = TRY(model::parameter_layout(config));
   Memory memory;
   memory.weights = TRY(model::Weights::memory_of(config, true, format));
@@ -42,7 +42,7 @@ Result<Learner::Memory> Learner::memory_of(const model::ModelConfig& config, mod
   memory.optimizer = factors ? TRY(Optimizer::bytes_of(factors->elements(), settings))
                              : TRY(Optimizer::bytes_of(layout, settings, shard));
   memory.masters_and_gradients = with_base(bytes_of(specs_of(layout, factors, shard)), factors);
-  memory.slots = SlotSum::bytes_of(layout, learned, settings.slots / ranks);
+  memory.slots = SlotSum::bytes_of(layout, learned, settings.slots / ranks, on_device);
   return memory;
 }
 

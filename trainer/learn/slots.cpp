@@ -28,7 +28,40 @@ std::vector<std::vector<size_t>> deal(std::span<const SlotGroup> groups, int slo
   return dealt;
 }
 
-SlotSum::SlotSum(const model::ParameterLayout& layout, std::span<const uint8_t> learned) : elements_(layout.elements) {
+namespace {
+
+class HostSlotMemory final : public SlotMemory {
+ public:
+  Result<Slice> begin_sum(const Slice& into) override { return into; }
+  Status end_sum(const Slice&, std::span<const Piece>) override { return {}; }
+  Result<Slice> level(const SliceSpec& spec) override {
+    return levels_.contains(spec.name) ? levels_.at(spec.name) : levels_.add(spec);
+  }
+  // Levels hold zeros between uses.
+  Status add(const Slice& into, const Slice& terms, std::span<const Piece> ranges) override {
+    const auto sum = into.host<float>(), added = terms.host<float>();
+    for (const Piece& range : ranges) {
+      for (size_t i = range.begin; i < range.begin + range.count; ++i) {
+        sum[i] += added[i];
+        added[i] = 0;
+      }
+    }
+    return {};
+  }
+  void forget() override { levels_.clear(); }
+  size_t bytes() const override { return levels_.bytes(); }
+
+ private:
+  Buffers levels_;
+};
+
+}  // namespace
+
+std::unique_ptr<SlotMemory> slot_memory_of_host() { return std::make_unique<HostSlotMemory>(); }
+
+SlotSum::SlotSum(const model::ParameterLayout& layout, std::span<const uint8_t> learned,
+                 std::unique_ptr<SlotMemory> memory)
+    : elements_(layout.elements), memory_(std::move(memory)) {
   for (size_t i = 0; i < layout.parameters.size(); ++i) {
     if (!learned.empty() && learned[i] == 0) continue;
     const auto& parameter = layout.parameters[i];
@@ -45,16 +78,21 @@ SliceSpec SlotSum::spec_of(int level) const {
   return {.name = fmt::format("slots.{}", level), .elements = elements_, .touched = learned};
 }
 
-size_t SlotSum::bytes_of(const model::ParameterLayout& layout, std::span<const uint8_t> learned, int slots) {
+size_t SlotSum::bytes_of(const model::ParameterLayout& layout, std::span<const uint8_t> learned, int slots,
+                         bool on_device) {
   const size_t levels = std::bit_width(static_cast<unsigned>(slots)) - 1;
+  if (on_device) return (levels + 1) * layout.elements * sizeof(float);
   return levels * SlotSum(layout, learned).spec_of(0).bytes();
 }
 
-size_t SlotSum::bytes() const { return levels_.bytes(); }
-
 Result<bool> SlotSum::add(const Slice& into, const std::vector<bool>& used, const AddSlot& add_slot) {
-  auto added = add_tree(into, 0, used.size(), used, add_slot);
-  if (!added) levels_.clear();  // they may hold sums where zeros are expected
+  const auto added = [&]() -> Result<bool> {
+    const Slice sum = TRY(memory_->begin_sum(into));
+    const bool any = TRY(add_tree(sum, 0, used.size(), used, add_slot));
+    if (any) TRY(memory_->end_sum(into, ranges_));
+    return any;
+  }();
+  if (!added) memory_->forget();
   return added;
 }
 
@@ -69,16 +107,8 @@ Result<bool> SlotSum::add_tree(const Slice& into, size_t first, size_t count, co
   if (!any_used(first + half, half)) return add_tree(into, first, half, used, add_slot);
   const bool left = TRY(add_tree(into, first, half, used, add_slot));
   if (!left) return add_tree(into, first + half, half, used, add_slot);
-  const SliceSpec spec = spec_of(std::bit_width(half) - 1);
-  const Slice other = levels_.contains(spec.name) ? levels_.at(spec.name) : levels_.add(spec);
-  if (!TRY(add_tree(other, first + half, half, used, add_slot))) return true;
-  const auto sum = into.host<float>(), terms = other.host<float>();
-  for (const Piece& range : ranges_) {
-    for (size_t i = range.begin; i < range.begin + range.count; ++i) {
-      sum[i] += terms[i];
-      terms[i] = 0;
-    }
-  }
+  const Slice other = TRY(memory_->level(spec_of(std::bit_width(half) - 1)));
+  if (TRY(add_tree(other, first + half, half, used, add_slot))) TRY(memory_->add(into, other, ranges_));
   return true;
 }
 

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -33,23 +34,45 @@ Status check_slots(int slots);
 // tokens so far (ties: the lowest). Returns for each slot its indices in `groups`, ascending.
 std::vector<std::vector<size_t>> deal(std::span<const SlotGroup> groups, int slots);
 
+// Where a sum and the levels of its tree lie, and what adds them up: the host, or a device (Tape::slot_memory). What it
+// gives is valid as long as it lives.
+class SlotMemory {
+ public:
+  virtual ~SlotMemory() = default;
+  // Where the sum for `into`, slice of the host and of zeros, is to be added up: zeros, too.
+  virtual Result<Slice> begin_sum(const Slice& into) = 0;
+  // Brings it to `into`, in `ranges`.
+  virtual Status end_sum(const Slice& into, std::span<const Piece> ranges) = 0;
+  // Zeros, of all elements of `spec`; the same for the same name.
+  virtual Result<Slice> level(const SliceSpec& spec) = 0;
+  // into += terms, element by element in `ranges`. The terms are not looked at again before their level is asked for.
+  virtual Status add(const Slice& into, const Slice& terms, std::span<const Piece> ranges) = 0;
+  // After an error: sum and levels may hold anything.
+  virtual void forget() = 0;
+  virtual size_t bytes() const = 0;  // but for `into`
+};
+std::unique_ptr<SlotMemory> slot_memory_of_host();
+
 // The sum of the slots' gradients. Holds one slice of the model's size for each level of the tree, made when it is
 // first needed: 3 for 8 slots.
 class SlotSum {
  public:
   // `learned` says by parameter whose gradient is wanted (empty: all); the rest of a slice is not touched.
-  SlotSum(const model::ParameterLayout& layout, std::span<const uint8_t> learned);
+  SlotSum(const model::ParameterLayout& layout, std::span<const uint8_t> learned,
+          std::unique_ptr<SlotMemory> memory = slot_memory_of_host());
 
-  // Bytes that the sum of so many slots holds when all have samples, and what this holds.
-  static size_t bytes_of(const model::ParameterLayout& layout, std::span<const uint8_t> learned, int slots);
-  size_t bytes() const;
+  // Bytes that the sum of so many slots holds when all have samples, there where passes run, and what this holds. A
+  // device has memory for what is not learned, too, and for the sum itself.
+  static size_t bytes_of(const model::ParameterLayout& layout, std::span<const uint8_t> learned, int slots,
+                         bool on_device = false);
+  size_t bytes() const { return memory_->bytes(); }
 
   // Adds the gradient of one slot to `into`, which holds zeros. Returns whether the slot had a gradient.
   using AddSlot = std::function<Result<bool>(size_t slot, const Slice& into)>;
 
-  // `into`, fp32, holds zeros before, the sum afterwards; `slots` is a power of two, and `used` says which have
-  // samples. A rank adds the slots of its sub-tree. Returns whether there was a gradient. After an error the content
-  // of `into` is unspecified.
+  // `into`, fp32 and of the host, holds zeros before, the sum afterwards; the number of slots is a power of two, and
+  // `used` says which have samples. A rank adds the slots of its sub-tree. Returns whether there was a gradient. After
+  // an error the content of `into` is unspecified.
   Result<bool> add(const Slice& into, const std::vector<bool>& used, const AddSlot& add_slot);
 
   // The elements that are learned, in ascending order.
@@ -62,7 +85,7 @@ class SlotSum {
   SliceSpec spec_of(int level) const;
   std::vector<Piece> ranges_;  // of what is learned
   size_t elements_;
-  Buffers levels_;  // zeros between uses
+  std::unique_ptr<SlotMemory> memory_;
 };
 
 }  // namespace tandem::trainer

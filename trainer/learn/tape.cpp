@@ -238,6 +238,7 @@ Status Tape::backward(std::span<const float> grad_logprobs, const model::Slice& 
 }
 Result<std::vector<float>> Tape::states() { return pass_->states(); }
 Result<std::vector<int32_t>> Tape::argmax(std::span<const int> rows) { return pass_->argmax(rows); }
+std::unique_ptr<SlotMemory> Tape::slot_memory(size_t bytes) { return pass_->slot_memory(bytes); }
 size_t Tape::kept_bytes() const { return pass_->kept_bytes(); }
 
 }  // namespace tandem::trainer

@@ -18,6 +18,7 @@
 #include "kernels/lm_head.h"
 #include "model/slice.h"
 #include "model/weights.h"
+#include "trainer/learn/slots.h"
 #include "trainer/learn/token_tree.h"
 
 namespace tandem::trainer {
@@ -38,14 +39,18 @@ class Tape {
   // Runs the tree forward and gives the logprob of each pick (sorted by row). Forgets the pass before.
   Result<std::vector<float>> forward(kernels::Stream& stream, const model::Weights& weights, const TokenTree& tree,
                                      std::span<const TokenPick> picks);
-  // Adds dLoss/dparameter to `gradients`, fp32, laid out as the weights, given dLoss/dlogprob of each pick of the last
-  // forward pass. Weights must be for training, so not float32, and unchanged since. `entropies`, when given, gets one
-  // entry a distinct picked row. `learned` says by parameter whose gradient is wanted (empty: all); others cost no
-  // products, and their place in `gradients` is not touched. `grad_states` (empty: none) is dLoss/dstate of what else
-  // reads states().
+  // Adds dLoss/dparameter to `gradients`, fp32, laid out as the weights, of the host or of this tape's slot_memory(),
+  // given dLoss/dlogprob of each pick of the last forward pass. Weights must be for training, so not float32, and
+  // unchanged since. `entropies`, when given, gets one entry a distinct picked row. `learned` says by parameter whose
+  // gradient is wanted (empty: all); others cost no products, and their place in `gradients` is not touched.
+  // `grad_states` (empty: none) is dLoss/dstate of what else reads states().
   Status backward(std::span<const float> grad_logprobs, const model::Slice& gradients,
                   std::vector<float>* entropies = nullptr, std::span<const uint8_t> learned = {},
                   std::span<const float> grad_states = {});
+
+  // Where passes of this tape add up gradients without copying them: a device's memory, where `bytes`
+  // (SlotSum::bytes_of) are half of what is free there at most, else the host's. It must not outlive the tape.
+  std::unique_ptr<SlotMemory> slot_memory(size_t bytes);
 
   // The states that the head reads, [distinct picked rows, width]; only after a forward pass. They and their gradients
   // are kUnfit where a device does not give them.

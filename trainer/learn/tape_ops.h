@@ -60,6 +60,7 @@ class Tape::Pass {
   virtual Status add_to_states(std::span<const float> gradient) { return gradient.empty() ? Status() : no_states(); }
   virtual Result<std::vector<int32_t>> argmax(std::span<const int> rows) = 0;
   virtual size_t kept_bytes() const = 0;
+  virtual std::unique_ptr<SlotMemory> slot_memory(size_t /*bytes*/) { return slot_memory_of_host(); }
 
  private:
   static Status no_states() {
