@@ -58,8 +58,8 @@ int tandem_cuda_device(int index, TandemCudaDevice* device);
 typedef struct TandemCudaStreamState* TandemCudaStream;
 /* What adds up products of bf16 on a stream. Exact: one chain of fused multiply-adds over k an element, the bits of
  * AVX2. Tensor: tensor cores, 16 of k after the other from first to last (the last is filled with 0), each added to the
- * sum as kernels/reference/tensor_cores.h says of mma.sync; where "one fused chain" is written below it is this one, and
- * all else stays. Products of fp32 are exact on both. */
+ * sum as kernels/reference/tensor_cores.h says of mma.sync; where "one fused chain" is written below it is this one,
+ * and all else stays. Products of fp32 are exact on both. */
 enum TandemCudaKernels { kTandemCudaExact = 0, kTandemCudaTensor = 1 };
 int tandem_cuda_stream_create(int device, int kernels, TandemCudaStream* stream);
 int tandem_cuda_stream_destroy(TandemCudaStream stream);
