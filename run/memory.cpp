@@ -6,6 +6,7 @@
 #include "model/forward.h"
 #include "model/weights.h"
 #include "rollout/engine/engine.h"
+#include "run/devices.h"
 #include "run/run_step.h"
 #include "trainer/learn/learner.h"
 #include "trainer/learn/tape.h"
@@ -18,8 +19,11 @@ Result<Json> memory_of(const RunConfig& config, const model::ModelConfig& model)
   const auto algorithm = TRY(algorithm_of(config));
   std::optional<model::ModelConfig> teacher;
   if (!algorithm.teacher.path.empty()) teacher = TRY(model::read_config(TRY(model_to_check(algorithm.teacher.path))));
+  using Kind = kernels::Device::Kind;
+  const Kind kind = TRY(devices_of(config)).trainer.kind;
+  const bool on_device = kind == Kind::kCuda || kind == Kind::kEmulated;
   const auto learner = TRY(trainer::Learner::memory_of(model, format, optimizer, trainer::needs_reference(algorithm),
-                                                       config.trainer.ranks, teacher ? &*teacher : nullptr));
+                                                       config.trainer.ranks, teacher ? &*teacher : nullptr, on_device));
   const auto rollout = TRY(model::Weights::memory_of(model, false, format));
   const rollout::EngineSettings engine{.slots = config.rollout.slots, .max_tokens = config.rollout.max_tokens};
   const auto pass_of = [&](const model::ModelConfig& passed) -> Result<size_t> {
@@ -30,7 +34,7 @@ Result<Json> memory_of(const RunConfig& config, const model::ModelConfig& model)
   return Json{{config.trainer.ranks > 1 ? "trainer (each rank)" : "trainer",
                {{"masters and gradients", learner.masters_and_gradients},
                 {"moments", learner.optimizer},
-                {"gradients of slots", learner.slots},
+                {on_device ? "gradients of slots, on the device" : "gradients of slots", learner.slots},
                 {"weights and panels", weights.all()},
                 {"weights of the step before", learner.previous},
                 {"reference model", learner.reference},

@@ -97,9 +97,18 @@ TEST_F(TeacherRun, another_vocabulary_is_refused_before_anything_starts_and_memo
   fs::copy(model, other, fs::copy_options::recursive);
   fs::copy_file(TANDEM_SOURCE_DIR "/tests/golden/tokenizers/llama3/tokenizer.json", other / "tokenizer.json",
                 fs::copy_options::overwrite_existing);
-  const auto plan = [&](const fs::path& teacher) {
+  const auto plan = [&](const fs::path& teacher, const std::string& device = "cpu:avx2") {
     return tandem({"run", TANDEM_SOURCE_DIR "/configs/tiny.yaml", "--dry-run", "--json", "model.path=" + model.string(),
-                   "algorithm.advantage=distill", "algorithm.teacher.path=" + teacher.string()});
+                   "algorithm.advantage=distill", "algorithm.teacher.path=" + teacher.string(),
+                   "trainer.device=" + device});
+  };
+  const auto memory_of_trainer = [&] {
+    std::istringstream lines(text(output()));
+    Json said;
+    for (std::string line; std::getline(lines, line);) {
+      if (line.starts_with('{')) said = *parse_json(line);
+    }
+    return said["memory"]["trainer"];
   };
   EXPECT_EQ(plan(other), 2);
   EXPECT_NE(text(output()).find("algorithm.teacher.path: the teacher " + other.string() +
@@ -109,13 +118,12 @@ TEST_F(TeacherRun, another_vocabulary_is_refused_before_anything_starts_and_memo
   EXPECT_NE(plan(root() / "no-such-model"), 0);
   EXPECT_NE(text(output()).find("algorithm.teacher.path: "), std::string::npos) << text(output());
   ASSERT_EQ(plan(model), 0) << text(output());
-  std::istringstream lines(text(output()));
-  Json said;
-  for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with('{')) said = *parse_json(line);
-  }
-  const Json& memory = said["memory"]["trainer"];
+  const Json memory = memory_of_trainer();
   EXPECT_GT(memory["teacher"].get<double>(), memory["weights of the step before"].get<double>());
+  // A device has the sum of the slots, too.
+  ASSERT_EQ(plan(model, "emulated:0"), 0) << text(output());
+  EXPECT_GT(memory_of_trainer()["gradients of slots, on the device"].get<double>(),
+            memory["gradients of slots"].get<double>());
 }
 
 }  // namespace
