@@ -120,7 +120,7 @@ TANDEM_HD float tensor_sum_of_terms(const TensorTerms& a, const TensorTerms& b, 
   int32_t aligned = 0;
   for (int i = 0; i < kTensorTerms; ++i) {
     const int below = top - tops[i], magnitude = products[i] < 0 ? -products[i] : products[i];
-    const int units = below > 31 ? 0 : magnitude << 11 >> below;
+    const int units = magnitude == 0 || below > 31 ? 0 : magnitude << 11 >> below;
     aligned += products[i] < 0 ? -units : units;
   }
   total += aligned;

@@ -274,6 +274,21 @@ TEST(DeviceTape, a_teacher_of_another_shape_says_the_same_there) {
   }
 }
 
+TEST(DeviceTape, a_sample_longer_than_the_model_is_refused_as_on_a_cpu) {
+  auto config = model::small_model("llama");
+  config.max_positions = 64;  // the samples have more
+  std::vector<std::string> said;
+  for (const model::Place& place : {kAvx2, emulated(0)}) {
+    auto learner = Learner::create(random_weights(config, model::WeightFormat::kBf16), place, {});
+    ASSERT_TRUE(learner) << learner.error().to_string();
+    const auto metrics = learner->reinforce(sampled(config.vocabulary), {}, 0);
+    ASSERT_FALSE(metrics);
+    said.push_back(metrics.error().to_string());
+  }
+  EXPECT_EQ(said[1], said[0]);
+  EXPECT_NE(said[0].find("outside the table of 64"), std::string::npos) << said[0];
+}
+
 TEST(DeviceTape, what_a_device_does_not_train_is_refused_by_name) {
   const auto latent = model::small_families().back().config;
   ASSERT_GT(latent.latent.rank, 0);

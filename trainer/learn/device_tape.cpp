@@ -68,6 +68,11 @@ Result<const model::DeviceWeights*> Tape::DevicePass::on_device(const model::Wei
 // Each node writes on the pages of its path. Where it begins in the middle of a page, that page is its own and begins
 // with the ancestors' last rows, which are written there once more.
 Status Tape::DevicePass::send_tree(const TokenTree& tree) {
+  // A device makes NaN of them, which would be told as a gradient that is not finite.
+  for (const int32_t position : tree.positions) {
+    if (position >= max_positions())
+      return Status::invalid(fmt::format("rope: position {} is outside the table of {}", position, max_positions()));
+  }
   const auto layout = model::lay_out_pages(tree.nodes);
   std::vector<int32_t> table, first_page, copied_rows, copied_positions, copied_first_page;
   tree_paths_ = TreePaths(tree);
