@@ -50,7 +50,10 @@ Result<Json> ask_about_adapters(const CtlOptions& o, const AdminClient& client) 
   body["lora_path"] = error ? o.subject.substr(equals + 1) : whole.string();
   body["load_inplace"] = o.replace;
   if (!o.model.empty()) body["base_model"] = o.model;
-  return client.ask("POST", "/v1/load_lora_adapter", body, kLoadAdapterLimit);
+  auto answer = client.ask("POST", "/v1/load_lora_adapter", body, kLoadAdapterLimit);
+  if (!answer && !o.replace && answer.error().message().find("load_inplace") != std::string::npos)
+    return fail(std::move(answer).error().hint("--replace loads it in place of the other"));
+  return answer;
 }
 
 void show_adapters(const Json& answer) {
@@ -123,7 +126,7 @@ Result<int> run_ctl(const CtlOptions& o) {
 
 Action add_serve_ctl(CLI::App& command) {
   auto* const ctl = command.add_subcommand(
-      "ctl", "Block, drain or lower requests of a server that runs; load and unload its adapters");
+      "ctl", "Block, drain or lower requests of a server that runs; load and unload its adapters; see where time went");
   const auto o = std::make_shared<CtlOptions>();
   ctl->add_option(
          "ACTION", o->action,
@@ -151,7 +154,8 @@ Action add_serve_ctl(CLI::App& command) {
       "  tandem serve ctl lower session=nightly --to batch --server http://127.0.0.1:8000\n"
       "  tandem serve ctl list --server http://127.0.0.1:8000\n"
       "  tandem serve ctl load sql=runs/sql/adapter --server http://127.0.0.1:8000\n"
-      "  tandem serve ctl unload sql --server http://127.0.0.1:8000");
+      "  tandem serve ctl unload sql --server http://127.0.0.1:8000\n"
+      "  tandem serve ctl traces --server http://127.0.0.1:8000 > traces.json");
   return [o] { return run_ctl(*o); };
 }
 

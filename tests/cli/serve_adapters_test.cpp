@@ -384,6 +384,7 @@ TEST_F(ServeAdapters, are_loaded_and_unloaded_from_the_command_line) {
   EXPECT_THAT(text(output()), HasSubstr("c  of tiny  (" + folder("b").string() + ")"));
   EXPECT_EQ(ctl({"load", "c=" + folder("a").string()}), 2);
   EXPECT_THAT(text(output()), HasSubstr("has already been loaded"));
+  EXPECT_THAT(text(output()), HasSubstr("--replace loads it in place"));
   EXPECT_EQ(ctl({"load", "c=" + folder("a").string(), "--replace"}), 0) << text(output());
   EXPECT_EQ(ctl({"unload", "c", "--json"}), 0) << text(output());
   EXPECT_THAT(text(output()), HasSubstr("\"status\":\"unloaded\""));
