@@ -126,8 +126,10 @@ TEST_F(GpuCheckTest, a_test_that_fails_and_a_loop_that_does_not_end_well_fail_th
   EXPECT_EQ(result["tests"][0]["failed"][0]["why"], "bits differ");
   ASSERT_EQ(run({"--without-gpu", "--steps", "1", "--out", folder_ / "r.json", "--from", archive_of(kPassed)}), 1);
   const Json loops = json(folder_ / "r.json")["loops"];
-  ASSERT_EQ(loops.size(), 1u);
+  ASSERT_EQ(loops.size(), 2u);  // by both sets of kernels
   EXPECT_EQ(loops[0]["ok"], false);
+  EXPECT_EQ(loops[0]["computed_on"], "emulated:0");
+  EXPECT_EQ(loops[1]["computed_on"], "emulated:0:tensor");
   EXPECT_NE(loops[0]["error"].get<std::string>().find("summary.json"), std::string::npos) << loops;
 }
 
