@@ -19,7 +19,8 @@ Result<int> index_of(std::string_view device, std::string_view digits) {
   int index = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
   if (error == std::errc() && end == digits.data() + digits.size() && index >= 0 && index < 1024) return index;
-  return fail(Status::invalid(fmt::format("\"{}\" has no number of a device", device)).hint("cuda:0 is the first GPU"));
+  return fail(Status::invalid(fmt::format("\"{}\" has no number of a device", device))
+                  .hint("cuda:0 is the first GPU, emulated:0 the first emulated one"));
 }
 
 Result<cuda::Device> found_device(const Device& device) {
@@ -76,14 +77,14 @@ Result<Device> device_named(std::string_view text) {
     if (parts.size() == 2) return device;
     device.kernels = parts[2] == "exact" ? Device::Kernels::kExact : Device::Kernels::kTensor;
     if (parts.size() == 3 && (parts[2] == "exact" || parts[2] == "tensor")) return device;
-    return fail(Status::invalid(fmt::format("device: \"{}\" names no kernels of {}:{}", text, parts[0], parts[1]))
+    return fail(Status::invalid(fmt::format("\"{}\" names no kernels of {}:{}", text, parts[0], parts[1]))
                     .hint(fmt::format("{0}:{1}:exact or {0}:{1}:tensor", parts[0], parts[1])));
   }
   std::vector<std::string> names = {"auto", "cpu", "cuda:0", "emulated:0"};
   for (const Isa isa : kIsas) names.push_back(to_string(Device{.kind = Kind::kCpu, .isa = isa}));
   const std::vector<std::string_view> known(names.begin(), names.end());
-  return fail(Status::invalid(fmt::format("device: \"{}\" is no device{}", text, did_you_mean(text, known)))
-                  .hint("auto, cpu, cpu:avx2, cuda:0 or emulated:0"));
+  return fail(Status::invalid(fmt::format("\"{}\" is no device{}", text, did_you_mean(text, known)))
+                  .hint("auto, cpu, cpu:avx2, cuda:0, cuda:0:tensor, emulated:0 or emulated:0:tensor"));
 }
 
 Result<Device> find_device(const Device& wanted) {

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <memory>
 
 #include "trainer/learn/checkpoints.h"
 #include "trainer/learn/tape.h"
@@ -61,9 +62,13 @@ Result<std::vector<float>> Replay::logprobs(const rollout::Trajectory& trajector
   std::vector<float> logprobs(trajectory.tokens.size(), std::numeric_limits<float>::quiet_NaN());
   if (picks.empty()) return logprobs;
   const auto& weights = learner_.weights();
-  Tape tape(weights.config(), weights.config().max_positions);
+  const int positions = weights.config().max_positions;
+  const kernels::Device& device = settings_.place.device;
+  // The weights are encoded for where the learner's passes run.
+  const auto tape = device.on_cpu() ? std::make_unique<Tape>(weights.config(), positions)
+                                    : TRY(Tape::on_device(device, weights, positions));
   const std::span<const int32_t> tokens = trajectory.tokens;
-  const auto computed = TRY(tape.forward(stream_, weights, merge(std::span(&tokens, 1)), picks));
+  const auto computed = TRY(tape->forward(stream_, weights, merge(std::span(&tokens, 1)), picks));
   for (size_t i = 0; i < picks.size(); ++i) logprobs[static_cast<size_t>(picks[i].row) + 1] = computed[i];
   return logprobs;
 }

@@ -293,7 +293,7 @@ Action add_eval(CLI::App& command) {
   command.add_option("--endpoint", o->endpoint, "OpenAI-compatible server, in place of the suite's model");
   command.add_option("--shard", o->shard, "Part i of n of the tasks, as i/n; `tandem eval merge` makes one of them");
   command.add_option("--device", o->device,
-                     "What computes the model: auto, cpu, cpu:avx2 and the like, cuda:0, emulated:0");
+                     "What computes the model: auto, cpu, cpu:avx2 and the like, cuda:0, cuda:0:tensor, emulated:0");
   command.add_flag("--json", o->json, "Print results.json, in a line");
   command.footer(fmt::format(
       "DIR gets results.json, junit.xml, report.md, report.html, history.jsonl, episodes.jsonl and transcripts/.\n"

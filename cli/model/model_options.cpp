@@ -16,7 +16,9 @@ void add_model_options(CLI::App& command, ModelOptions& options) {
 }
 
 void add_device_option(CLI::App& command, std::string& device) {
-  command.add_option("--device", device, "What computes: auto, cpu, cpu:avx2 and the like, cuda:0, emulated:0")
+  command
+      .add_option("--device", device,
+                  "What computes: auto, cpu, cpu:avx2 and the like, cuda:0, cuda:0:tensor, emulated:0")
       ->capture_default_str();
 }
 

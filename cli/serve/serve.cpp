@@ -109,7 +109,8 @@ struct ServeConfig {
         .add("serve.queue", queue, "Answers of a model that wait for a slot, at most; more are told to come again", 1,
              1000000)
         .add("serve.connections", connections, "Connections that are open at once; more wait", 1, 1000000)
-        .add("serve.device", device, "What computes: auto, cpu, cpu:avx2 and the like, cuda:0, emulated:0")
+        .add("serve.device", device,
+             "What computes: auto, cpu, cpu:avx2 and the like, cuda:0, cuda:0:tensor, emulated:0")
         .add("serve.speculation", speculation,
              "How tokens are guessed, so that one pass can give several. It changes no token", {"off", "ngram"})
         .add("serve.threads", threads, "Threads that compute, of each model", 1, 1024)
@@ -375,8 +376,9 @@ Action add_serve(CLI::App& command) {
       ->check(CLI::Range(2, 1 << 24));
   command.add_option("--embedding-model", options->embedding_model,
                      "Directory of a sentence encoder for /v1/embeddings");
-  command.add_option("--device", options->device,
-                     "What computes: auto, cpu, cpu:avx2 and the like, cuda:0, emulated:0 (default: cpu)");
+  command.add_option(
+      "--device", options->device,
+      "What computes: auto, cpu, cpu:avx2 and the like, cuda:0, cuda:0:tensor, emulated:0 (default: cpu)");
   command.add_option("--speculation", options->speculation,
                      "How tokens are guessed, so that one pass can give several: off, ngram (default: ngram)");
   command.add_option("--threads", options->threads, "Threads that compute, of each model (default: all cores)")

@@ -44,6 +44,8 @@ TEST_F(RunDevices, of_tensor_cores_agree_and_end_with_the_same_export_on_any_of_
     EXPECT_EQ(summary["numerics_id"], "v3-hopper-bf16");
     EXPECT_EQ(summary["logprob"]["max_abs_diff"], 0.0);
     EXPECT_GT(summary["logprob"]["tokens_compared"].get<int>(), 0);
+    ASSERT_EQ(tandem({"replay", run_dir.string(), "--episode", "0"}), 0) << text(output());
+    EXPECT_NE(text(output()).find("the same logprobs"), std::string::npos) << text(output());
   }
 }
 

@@ -32,9 +32,13 @@ Result<std::unique_ptr<Tape::DevicePass>> Tape::DevicePass::create(const kernels
     return fail(Status::unfit(
         fmt::format("the trainer's pass in float32 runs on the CPU alone, not on {}", kernels::to_string(device))));
   if (like.config().latent.rank > 0)
-    return fail(Status::unfit(
-                    fmt::format("latent attention is trained on the CPU alone, not on {}", kernels::to_string(device)))
-                    .hint("trainer.device: cpu:avx2 has the same bits"));
+    return fail(
+        Status::unfit(
+            fmt::format("latent attention is trained on the CPU alone, not on {}", kernels::to_string(device)))
+            .hint(
+                device.kernels == kernels::Device::Kernels::kExact
+                    ? "cpu:avx2 has the same bits"
+                    : "another device without :tensor for engines, and cpu:avx2 for the trainer, have the same bits"));
   auto stream = TRY(kernels::DeviceStream::open(device));
   auto pass = std::unique_ptr<DevicePass>(new DevicePass(std::move(stream), like, max_positions));
   TRY(pass->prepare());
