@@ -103,8 +103,7 @@ Result<Device> find_device(const Device& wanted) {
 Result<std::string> numerics_id(const Device& device, std::string_view format) {
   if (device.on_cpu()) return TRY(Stream::cpu(1, device.isa)).numerics_id(format);
   if (device.kernels == Device::Kernels::kExact) return numerics_id(Isa::kAvx2, format);
-  const auto found = TRY(found_device(device));
-  return numerics_id(found.major == 9 ? "hopper" : "blackwell", format);
+  return numerics_id(TRY(found_device(device)).tensor_cores(), format);
 }
 
 Result<Device> find_device(std::string_view text) { return find_device(TRY(device_named(text))); }

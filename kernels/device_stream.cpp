@@ -35,6 +35,7 @@ struct Holders {
 struct DeviceState {
   cuda::Library library;
   Device device;
+  std::string arithmetic;  // of a `numerics_id`
   TandemCudaStream stream = nullptr;
   std::shared_ptr<Holders> holders;
   // With TANDEM_DEVICE_TIMES=1 each operation is waited for, and what all took is told in the end.
@@ -111,13 +112,15 @@ DeviceBytes& DeviceBytes::operator=(DeviceBytes&& other) noexcept {
 namespace {
 
 Result<std::shared_ptr<detail::DeviceState>> open_stream(const cuda::Library& library, const Device& device,
+                                                         std::string arithmetic,
                                                          std::shared_ptr<detail::Holders> holders) {
   TandemCudaStream stream = nullptr;
   TRY(library.status(
       "tandem_cuda_stream_create",
       library.functions().stream_create(
           device.index, device.kernels == Device::Kernels::kTensor ? kTandemCudaTensor : kTandemCudaExact, &stream)));
-  return std::shared_ptr<detail::DeviceState>(new detail::DeviceState{library, device, stream, std::move(holders)});
+  return std::shared_ptr<detail::DeviceState>(
+      new detail::DeviceState{library, device, std::move(arithmetic), stream, std::move(holders)});
 }
 
 }  // namespace
@@ -126,18 +129,23 @@ Result<DeviceStream> DeviceStream::open(const Device& device) {
   if (device.kind != Device::Kind::kCuda && device.kind != Device::Kind::kEmulated)
     return fail(Status::invalid(fmt::format("{} has no memory of its own", to_string(device))));
   const auto library = TRY(device.kind == Device::Kind::kCuda ? cuda::Library::load() : cuda::Library::load_emulated());
-  return DeviceStream(TRY(open_stream(library, device, std::make_shared<detail::Holders>())));
+  std::string arithmetic(to_string(Isa::kAvx2));
+  if (device.kernels == Device::Kernels::kTensor) {
+    const auto devices = TRY(library.devices());
+    const auto index = static_cast<size_t>(device.index);
+    if (index < devices.size()) arithmetic = devices[index].tensor_cores();  // else no stream can be made
+  }
+  return DeviceStream(TRY(open_stream(library, device, std::move(arithmetic), std::make_shared<detail::Holders>())));
 }
 
 Result<DeviceStream> DeviceStream::another() const {
-  return DeviceStream(TRY(open_stream(state_->library, state_->device, state_->holders)));
+  return DeviceStream(TRY(open_stream(state_->library, state_->device, state_->arithmetic, state_->holders)));
 }
 
 const Device& DeviceStream::device() const { return state_->device; }
 
 std::string DeviceStream::numerics_id(std::string_view format) const {
-  // The device is there, or there were no stream.
-  return kernels::numerics_id(device(), format).value_or("unknown");
+  return kernels::numerics_id(state_->arithmetic, format);
 }
 
 size_t DeviceStream::free_bytes() const {

@@ -89,12 +89,9 @@ TANDEM_HD float sum_of_lanes(float* lanes) {
   return lanes[0];
 }
 
-// e^x, relative error below 2 ulp; 0 below -87.33, infinity above 88.72.
-TANDEM_HD float exponential(float x) {
-  const float low = -87.33f, high = 88.72f;
-  if (x != x) return x;
-  if (x < low) return 0;
-  if (x > high) return infinity();
+// e^x of numbers between these two, relative error below 2 ulp.
+constexpr float kLeastExponent = -87.33f, kMostExponent = 88.72f;
+TANDEM_HD float exponential_within(float x) {
   const float shifter = 12582912.0f;  // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
   const float shifted = fmaf(x, 1.44269504f, shifter);
   const float n = shifted - shifter;
@@ -107,6 +104,13 @@ TANDEM_HD float exponential(float x) {
   p = fmaf(p, r, 1.0f);
   p = fmaf(p, r, 1.0f);
   return float_of(bits_of(p) + ((bits_of(shifted) - bits_of(shifter)) << 23));
+}
+// The same of any number: 0 below the one, infinity above the other.
+TANDEM_HD float exponential(float x) {
+  if (x != x) return x;
+  if (x < kLeastExponent) return 0;
+  if (x > kMostExponent) return infinity();
+  return exponential_within(x);
 }
 
 // ln x of a normal, positive x: x = 2^e m with m near 1, ln m = 2 artanh((m - 1) / (m + 1)) by its series.

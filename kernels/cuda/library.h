@@ -24,6 +24,8 @@ struct Device {
 
   // Whether the library holds code for it: 9.0 and 10.0.
   bool supported() const { return (major == 9 || major == 10) && minor == 0; }
+  // Of a `numerics_id`: how its tensor cores add up.
+  const char* tensor_cores() const { return major == 9 ? "hopper" : "blackwell"; }
 };
 
 // Every function of the interface, under its name without tandem_cuda_.

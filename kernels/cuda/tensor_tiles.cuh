@@ -163,20 +163,9 @@ TANDEM_HD void gather(const Registers<uint32_t, 16>& weights, const Tile<Size>& 
 // As `exponential`, for lanes that go together: no branches. With AtMostZero of numbers up to 0 or NaN.
 template <bool AtMostZero>
 TANDEM_HD float exponential_of_lane(float x) {
-  const float shifter = 12582912.0f;
-  const float shifted = fmaf(x, 1.44269504f, shifter);
-  const float n = shifted - shifter;
-  const float r = fmaf(n, -1.42860677e-6f, fmaf(n, -0.693145752f, x));
-  float p = 1.3981999e-3f;
-  p = fmaf(p, r, 8.3334519e-3f);
-  p = fmaf(p, r, 4.1665796e-2f);
-  p = fmaf(p, r, 1.6666666e-1f);
-  p = fmaf(p, r, 0.5f);
-  p = fmaf(p, r, 1.0f);
-  p = fmaf(p, r, 1.0f);
-  p = float_of(bits_of(p) + ((bits_of(shifted) - bits_of(shifter)) << 23));
-  p = x < -87.33f ? 0.0f : p;
-  if constexpr (!AtMostZero) p = x > 88.72f ? infinity() : p;
+  float p = exponential_within(x);
+  p = x < kLeastExponent ? 0.0f : p;
+  if constexpr (!AtMostZero) p = x > kMostExponent ? infinity() : p;
   return x != x ? x : p;
 }
 // As `larger`, but for which of two zeros it is and for NaN, which makes a row NaN either way.

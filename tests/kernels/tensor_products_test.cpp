@@ -67,24 +67,25 @@ TandemCudaGemm arguments_of(Machine& machine, const Product& p, const std::vecto
   return g;
 }
 
+// Its sums added to what is there, and rounded with a bias and a residual.
+void append_results(Machine& machine, const Product& p, Bytes& bytes) {
+  const auto a = spread_values(static_cast<size_t>(p.m) * p.k, 1), b = spread_values(static_cast<size_t>(p.n) * p.k, 2);
+  const size_t elements = static_cast<size_t>(p.m) * (p.n + 1);
+  TandemCudaGemm g = arguments_of(machine, p, a, b);
+  g.out_float = machine.place(random_floats(elements, 3));
+  g.accumulate = 1;
+  EXPECT_EQ(machine.run(g), 0);
+  append(bytes, machine.fetch(g.out_float, elements));
+  TandemCudaGemm rounded = arguments_of(machine, p, a, b);
+  rounded.bias = machine.place(random_bf16(p.n, 4));
+  rounded.residual = machine.place(random_bf16(elements, 5));
+  rounded.out = machine.room<uint16_t>(elements);
+  EXPECT_EQ(machine.run(rounded), 0);
+  append(bytes, machine.fetch(rounded.out, elements));
+}
 Bytes tensor_products_case(Machine& machine) {
   Bytes bytes;
-  for (const Product& p : kProducts) {
-    const auto a = spread_values(static_cast<size_t>(p.m) * p.k, 1),
-               b = spread_values(static_cast<size_t>(p.n) * p.k, 2);
-    const size_t elements = static_cast<size_t>(p.m) * (p.n + 1);
-    TandemCudaGemm g = arguments_of(machine, p, a, b);
-    g.out_float = machine.place(random_floats(elements, 3));
-    g.accumulate = 1;
-    EXPECT_EQ(machine.run(g), 0);
-    append(bytes, machine.fetch(g.out_float, elements));
-    TandemCudaGemm rounded = arguments_of(machine, p, a, b);
-    rounded.bias = machine.place(random_bf16(p.n, 4));
-    rounded.residual = machine.place(random_bf16(elements, 5));
-    rounded.out = machine.room<uint16_t>(elements);
-    EXPECT_EQ(machine.run(rounded), 0);
-    append(bytes, machine.fetch(rounded.out, elements));
-  }
+  for (const Product& p : kProducts) append_results(machine, p, bytes);
   return bytes;
 }
 Bytes as_defined() {
@@ -149,24 +150,8 @@ TEST(CudaHost, every_tile_of_a_tensor_product_gives_its_bits) {
 // As many tiles as keep a GPU busy: there another instruction multiplies, and bias, residual and sum are its own.
 Bytes tensor_products_of_many_tiles_case(Machine& machine) {
   Bytes bytes;
-  for (const auto& [a_turned, b_turned] : {std::pair{false, false}, {false, true}, {true, true}, {true, false}}) {
-    const Product p{1290, 2570, 72, a_turned, b_turned, a_turned ? 6 : 14};  // lines of multiples of eight
-    const auto a = spread_values(static_cast<size_t>(p.m) * p.k, 1),
-               b = spread_values(static_cast<size_t>(p.n) * p.k, 2);
-    const size_t elements = static_cast<size_t>(p.m) * (p.n + 1);
-    TandemCudaGemm g = arguments_of(machine, p, a, b);
-    g.out_float = machine.place(random_floats(elements, 3));
-    g.accumulate = 1;
-    EXPECT_EQ(machine.run(g), 0);
-    append(bytes, machine.fetch(g.out_float, elements));
-    g.out_float = nullptr;
-    g.accumulate = 0;
-    g.bias = machine.place(random_bf16(p.n, 4));
-    g.residual = machine.place(random_bf16(elements, 5));
-    g.out = machine.room<uint16_t>(elements);
-    EXPECT_EQ(machine.run(g), 0);
-    append(bytes, machine.fetch(g.out, elements));
-  }
+  for (const auto& [a_turned, b_turned] : {std::pair{false, false}, {false, true}, {true, true}, {true, false}})
+    append_results(machine, {1290, 2570, 72, a_turned, b_turned, a_turned ? 6 : 14}, bytes);  // lines of eights
   return bytes;
 }
 TEST(CudaDevice, tensor_products_of_many_tiles_give_the_bits_of_the_host) {
