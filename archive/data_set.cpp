@@ -160,6 +160,8 @@ Result<Json> DataSetWriter::line_of(const Json& described) {
   const auto tokens = described["tokens"].get<std::vector<int32_t>>();
   const auto sampled = described["sampled"].get<std::vector<uint8_t>>();
   if (tokens.empty()) return fail(Status::invalid("its tokens are not on disk"));
+  if (described.contains("later_segments"))
+    return fail(Status::invalid("its conversation was summed up: `tandem episodes --tokens` has all of it"));
   Retold episode{.opening = TRY(state_->opening_of(described)), .turns = {}, .call_ids = {}};
   episode.turns = TRY(rollout::retell(state_->conversation, episode.opening, tokens, sampled));
   size_t number = 0;  // calls of the episode, so that no two have one id

@@ -18,6 +18,7 @@ void EpisodeTotals::add(const rollout::EpisodeRecord& episode) {
   sampled_tokens += commit.sampled_tokens;
   steals += commit.steals;
   retokenised_turns += commit.retokenised_turns;
+  compactions += commit.compactions;
   if (!commit.reward) return;
   if (episode.phase == Phase::kTrain) ++trained_on[episode.kind];
   if (episode.phase != Phase::kBefore && episode.phase != Phase::kAfter) return;

@@ -24,7 +24,7 @@ struct TaskPairs {
 
 struct EpisodeTotals {
   std::map<rollout::Outcome, uint64_t> outcomes;  // of episodes that were trained or dropped
-  uint64_t prompt_tokens = 0, sampled_tokens = 0, steals = 0, retokenised_turns = 0;
+  uint64_t prompt_tokens = 0, sampled_tokens = 0, steals = 0, retokenised_turns = 0, compactions = 0;
   std::map<std::string, uint64_t> trained_on;  // training episodes with a reward, by kind
   HeldoutScores heldout;
   std::map<std::string, std::map<uint64_t, TaskPairs>> pairs;  // by kind and task seed

@@ -68,6 +68,7 @@ Json describe(const EpisodeRecord& episode, const std::optional<rollout::RewardW
   object["versions"] = result != nullptr ? Json{result->first_version, result->last_version} : Json();
   object["turns"] = result != nullptr ? result->turns : 0;
   object["tool_calls"] = result != nullptr ? result->tool_calls : 0;
+  if (result != nullptr && result->compactions > 0) object["compactions"] = result->compactions;
   object["seconds"] = result != nullptr ? Json(result->seconds) : Json();
   return object;
 }
@@ -85,6 +86,8 @@ void add_tokens(Json& object, const rollout::Trajectory* trajectory) {
   object["sampled"] = std::move(sampled);
   object["logprobs"] = std::move(logprobs);
   object["token_versions"] = std::move(versions);
+  if (trajectory != nullptr && !trajectory->later_segments.empty())
+    object["later_segments"] = trajectory->later_segments;
 }
 
 Result<rollout::Ledger> visit_episodes(const fs::path& run_dir, const rollout::PlanOfConfig& plan_of_config,

@@ -216,6 +216,7 @@ Json summarise(const RunFiles& run) {
   s["cost"] = {{"core_seconds", core_seconds ? Json(*core_seconds) : Json()}};
   s["steals"] = run.totals.steals;
   s["retokenised_turns"] = run.totals.retokenised_turns;
+  s["compactions"] = run.totals.compactions;
   s["restarts"] = run.status.value("restarts", Json::object());
   s["seconds"] = std::move(seconds);
   // The supervisor saw the processes; where it says something, it knows better.

@@ -38,9 +38,14 @@ Result<Transcript> read(const EpisodeRecord& episode, const rollout::TrajectoryS
   const rollout::EpisodeKey key{episode.episode, episode.attempt};
   if (!store.contains(key)) return transcript;
   const auto trajectory = TRY(store.read(key));
+  const auto is_segment = [&](size_t token) {
+    return std::ranges::binary_search(trajectory.later_segments, static_cast<uint32_t>(token));
+  };
   for (size_t start = 0; start < trajectory.tokens.size();) {
-    size_t end = start;
-    while (end < trajectory.tokens.size() && trajectory.sampled[end] == trajectory.sampled[start]) ++end;
+    if (is_segment(start)) transcript.passages.push_back({"\n[The conversation goes on from this summary.]\n", false});
+    size_t end = start + 1;
+    while (end < trajectory.tokens.size() && trajectory.sampled[end] == trajectory.sampled[start] && !is_segment(end))
+      ++end;
     transcript.passages.push_back(
         {tokenizer.decode(std::span(trajectory.tokens).subspan(start, end - start)), trajectory.sampled[start] != 0});
     start = end;

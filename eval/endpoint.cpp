@@ -87,6 +87,7 @@ Result<EndpointTerms> endpoint_terms(const Suite& suite) {
                       .max_new_tokens = suite.limits.max_new_tokens,
                       .tools = suite.profile.tools,
                       .system = suite.profile.system,
+                      .compaction = suite.profile.compaction,
                       .requests_per_minute = suite.endpoint.requests_per_minute,
                       .request_limit = from_seconds(suite.limits.seconds)};
   terms.urls.insert(terms.urls.end(), suite.endpoint.fallbacks.begin(), suite.endpoint.fallbacks.end());
@@ -144,6 +145,7 @@ Result<std::unique_ptr<rollout::AgentModel>> EndpointSource::begin(const envs::T
                                      .tools = terms_.tools,
                                      .foreign_tools = std::move(foreign),
                                      .system = terms_.system,
+                                     .compaction = terms_.compaction,
                                      .request_limit = terms_.request_limit};
   settings.attempts.seed = seed;
   auto model = TRY(rollout::EndpointModel::create(std::move(settings), task, clock_));

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "envs/episodes/profile.h"
 #include "eval/model_source.h"
 #include "eval/suite.h"
 
@@ -20,6 +21,7 @@ struct EndpointTerms {
   int max_new_tokens = 1024;
   std::vector<std::string> tools;
   std::string system;           // message, as a profile has it
+  envs::Compaction compaction;  // the same
   int requests_per_minute = 0;  // to all of them together; 0: any number
   Duration request_limit = std::chrono::seconds(600);
 };

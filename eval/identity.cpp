@@ -97,6 +97,13 @@ Identity identity_of(const Suite& suite, const std::vector<envs::Task>& tasks, s
                        {"system", suite.profile.system},
                        {"network", suite.env.network}};
   if (suite.env.packages.any()) identity.settings["packages"] = envs::package_identity(suite.env.packages);
+  if (suite.profile.compaction.at > 0) {
+    const auto& compaction = suite.profile.compaction;
+    identity.settings["compaction"] = {{"at", compaction.at},
+                                       {"most", compaction.most},
+                                       {"request", compaction.request},
+                                       {"heading", compaction.heading}};
+  }
   if (!suite.encoder_id.empty()) identity.settings["encoder"] = suite.encoder_id;
   for (const auto& task : tasks)
     identity.tasks.push_back({name_of_task(task), task.spec.kind, envs::digest_of_task(task)});

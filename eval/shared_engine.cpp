@@ -144,6 +144,7 @@ Result<std::unique_ptr<rollout::AgentModel>> EngineSource::begin(const envs::Tas
                                         .tools = terms_.tools,
                                         .foreign_tools = std::move(foreign),
                                         .system = terms_.system,
+                                        .compaction = terms_.compaction,
                                         .conversation = ++conversations_};
   settings.sampling.temperature = static_cast<float>(terms_.temperature);
   return std::unique_ptr<rollout::AgentModel>(

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <thread>
 
+#include "envs/episodes/profile.h"
 #include "eval/model_source.h"
 #include "eval/suite.h"
 #include "kernels/stream.h"
@@ -68,7 +69,8 @@ struct EngineTerms {
   double temperature = 1;
   int max_new_tokens = 1024;
   std::vector<std::string> tools;
-  std::string system;  // message, as a profile has it
+  std::string system;           // message, as a profile has it
+  envs::Compaction compaction;  // the same
 };
 
 class EngineSource final : public ModelSource {

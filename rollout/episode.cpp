@@ -49,7 +49,9 @@ Episode::Episode(Handover handover, const Settings& settings, Time now)
       prompt_tokens_(handover.prompt_tokens),
       steals_(handover.steals),
       retokenised_turns_(handover.retokenised_turns),
-      tools_(std::move(handover.tools)),
+      opening_(std::move(handover.opening)),
+      instruction_(std::move(handover.instruction)),
+      is_summarising_(handover.is_summarising),
       said_(std::move(handover.said)),
       resumes_(handover.is_sampling),
       shared_(handover.sandbox) {
@@ -154,8 +156,8 @@ void Episode::on(const Began& began, Time, Actions& actions) {
   sandbox_ = began.sandbox;
   max_turns_ = began.max_turns;
   waiting_ = Waiting::kTokens;
-  tools_ = began.opening.tools;
-  actions.push_back(Open{began.opening});
+  opening_ = began.opening;
+  actions.push_back(Open{});
 }
 
 void Episode::on(const Refused& refused, Time now, Actions& actions) {
@@ -180,6 +182,7 @@ void Episode::on(const Called& called, Time now, Actions& actions) {
   const AfterCalls next = after_calls(called.is_over, turns_, max_turns_);
   if (next != AfterCalls::kNextTurn) return ask_for_grade("", next == AfterCalls::kTruncated, now, actions);
   waiting_ = Waiting::kTokens;
+  if (called.instruction) instruction_ = *called.instruction;
   actions.push_back(Continue{{.results = called.results, .instruction = called.instruction.value_or("")}});
 }
 
@@ -220,6 +223,8 @@ void Episode::release_sandbox(Actions& actions) {
 void Episode::on(const TurnOpened& opened, Time, Actions&) {
   if (waiting_ != Waiting::kTokens) return;
   if (turns_ == 0) prompt_tokens_ = static_cast<uint32_t>(opened.tokens.size());
+  is_summarising_ = opened.asks_for_summary;
+  if (std::exchange(begins_segment_, false)) trajectory_.begin_segment();
   retokenised_turns_ += opened.is_retokenised;
   trajectory_.append(opened.tokens);
 }
@@ -237,14 +242,22 @@ void Episode::on(const Sampled& sampled, Time, Actions&) {
 
 std::span<const int32_t> Episode::turn_tokens() const {
   size_t start = trajectory_.tokens.size();
-  while (start > 0 && trajectory_.sampled[start - 1]) --start;
+  while (start > trajectory_.last_segment() && trajectory_.sampled[start - 1]) --start;
   return std::span(trajectory_.tokens).subspan(start);
 }
 
 void Episode::on(const TurnEnded& turn, Time now, Actions& actions) {
   if (waiting_ != Waiting::kTokens) return;
-  ++turns_;
+  if (!is_summarising_) ++turns_;
   if (after_message(turn.is_cut, 0) == AfterMessage::kTruncated) return ask_for_grade("", true, now, actions);
+  if (std::exchange(is_summarising_, false)) {
+    // Without a word on what it did it could only begin again.
+    if (turn.said.text.empty()) return ask_for_grade("", true, now, actions);
+    begins_segment_ = true;
+    actions.push_back(EndSampling{});
+    actions.push_back(Open{turn.said.text});
+    return;
+  }
   said_ = turn.said;
   waiting_ = Waiting::kTools;
   ask(now, actions);
@@ -310,6 +323,7 @@ Commit Episode::commit(Time now) const {
                 .turns = turns_,
                 .tool_calls = tool_calls_,
                 .retokenised_turns = retokenised_turns_,
+                .compactions = compactions(),
                 .steals = steals_,
                 .prompt_tokens = prompt_tokens_,
                 .seconds = to_seconds(now - started_)};
@@ -369,9 +383,11 @@ Handover Episode::handover() const {
           .trajectory = trajectory_,
           .sandbox = sandbox_,
           .server = server_.value_or(0),
-          .tools = tools_,
+          .opening = opening_,
+          .instruction = instruction_,
           .said = said_,
           .is_sampling = resumes_ || (waiting_ == Waiting::kHandedOver && parked_.waiting == Waiting::kTokens),
+          .is_summarising = is_summarising_,
           .turns = turns_,
           .max_turns = max_turns_,
           .tool_calls = tool_calls_,

@@ -11,7 +11,8 @@
 // 2. An outcome of the policy is committed after the trainer has said that the trajectory is on disk.
 // 3. The calls of a turn that were answered are not sent again.
 // 4. A sandbox is released, or goes to another rollout with the episode; nothing is asked of it afterwards.
-// 5. What was offered to another rollout goes on here only when the coordinator has said so: whoever claims it first
+// 5. A conversation that is to be summed up gives one summary, which the environment does not see, and goes on from it.
+// 6. What was offered to another rollout goes on here only when the coordinator has said so: whoever claims it first
 //    has it, and an offer of before is void.
 #pragma once
 
@@ -76,7 +77,8 @@ class Episode {
   };
   struct TurnOpened {  // Open or Continue was carried out
     std::vector<int32_t> tokens;
-    bool is_retokenised = false;  // NextTurn's
+    bool is_retokenised = false;    // NextTurn's
+    bool asks_for_summary = false;  // what is sampled now is a summary and no turn
   };
   struct TurnRefused {
     Status why;  // kExhausted: no room for them in the model's context
@@ -165,9 +167,10 @@ class Episode {
     int server = 0;
     uint64_t sandbox = 0;
   };
-  // The first turn, and one that follows calls: answered by TurnOpened or TurnRefused at once, then by what is sampled.
+  // The first turn of a segment, and one that follows calls: answered by TurnOpened or TurnRefused at once, then by
+  // what is sampled. A later segment has the summary of the one before in its opening.
   struct Open {
-    envs::Opening opening;
+    std::string summary;  // empty: the first segment
   };
   struct Continue {  // after turn_tokens(), which are said()
     Reply reply;
@@ -199,9 +202,16 @@ class Episode {
   const LeaseTerms& lease() const { return lease_; }
   Waiting waiting() const { return waiting_; }
   const Trajectory& trajectory() const { return trajectory_; }
-  std::span<const int32_t> turn_tokens() const;          // what was sampled last
-  const Said& said() const { return said_; }             // in the last turn
-  const Json& tools() const { return tools_; }           // that the model was told of, OpenAI's array
+  std::span<const int32_t> turn_tokens() const;         // what was sampled last
+  const Said& said() const { return said_; }            // in the last turn
+  const Json& tools() const { return opening_.tools; }  // that the model was told of, OpenAI's array
+  const envs::Opening& opening() const { return opening_; }
+  bool is_summarising() const { return is_summarising_; }  // what is sampled is a summary: TurnEnded has its text alone
+  // Of the step that it is at, where it is not the first of its task.
+  const std::string& instruction() const { return instruction_; }
+  uint32_t compactions() const {  // summaries that were made
+    return static_cast<uint32_t>(trajectory_.later_segments.size()) + (begins_segment_ ? 1 : 0);
+  }
   std::optional<int> server() const { return server_; }  // that has its sandbox, or was asked for one
   bool is_over() const { return is_over_; }
 
@@ -261,9 +271,12 @@ class Episode {
 
   uint32_t turns_ = 0, max_turns_ = 0, tool_calls_ = 0, prompt_tokens_ = 0, steals_ = 0;
   uint32_t retokenised_turns_ = 0;
-  Json tools_;
-  Said said_;           // in the last turn
-  std::string answer_;  // that is to be graded
+  envs::Opening opening_;
+  std::string instruction_;
+  bool is_summarising_ = false;
+  bool begins_segment_ = false;  // with the next turn
+  Said said_;                    // in the last turn
+  std::string answer_;           // that is to be graded
   Outcome outcome_ = Outcome::kCompleted;
   std::string reason_;  // of an outcome that is not the policy's
   std::optional<double> reward_;

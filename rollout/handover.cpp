@@ -25,7 +25,14 @@ void write_handover(const Handover& handover, wire::Outgoing& message) {
   write_trajectory(handover.trajectory, out.initTrajectory(), message);
   out.setEnvLease(handover.sandbox.value_or(0));
   out.setEnvServer(static_cast<uint32_t>(handover.server));
-  out.setTools(dump_json(handover.tools));
+  out.setTools(dump_json(handover.opening.tools));
+  auto messages = out.initOpeningMessages(static_cast<unsigned>(handover.opening.messages.size()));
+  for (size_t i = 0; i < handover.opening.messages.size(); ++i) {
+    messages[static_cast<unsigned>(i)].setRole(handover.opening.messages[i].role);
+    messages[static_cast<unsigned>(i)].setContent(handover.opening.messages[i].content);
+  }
+  out.setInstruction(handover.instruction);
+  out.setSummarising(handover.is_summarising);
   write_said(handover.said, out.initSaid());
   out.setSampling(handover.is_sampling);
   out.setTurns(handover.turns);
@@ -43,7 +50,11 @@ Result<Handover> read_handover(const wire::Incoming& message) {
   handover.lease = read_lease(in.getLease());
   if (in.getEnvLease() != 0) handover.sandbox = in.getEnvLease();
   handover.server = static_cast<int>(in.getEnvServer());
-  handover.tools = TRY(envs::read_tools(std::string(in.getTools())));
+  for (const auto message : in.getOpeningMessages())
+    handover.opening.messages.push_back({message.getRole(), message.getContent()});
+  handover.opening.tools = TRY(envs::read_tools(std::string(in.getTools())));
+  handover.instruction = in.getInstruction();
+  handover.is_summarising = in.getSummarising();
   handover.said = TRY(read_said(in.getSaid()));
   handover.is_sampling = in.getSampling();
   if (handover.is_sampling && (!handover.sandbox || handover.trajectory.tokens.empty()))

@@ -14,9 +14,11 @@ struct Handover {
   Trajectory trajectory;
   std::optional<uint64_t> sandbox;  // a lease of the environment server; none before the episode has begun there
   int server = 0;                   // whose lease that is, by rank
-  Json tools;                       // that the model was told of, OpenAI's array
+  envs::Opening opening;            // as the environment gave it
+  std::string instruction;          // of the step that it is at, where it is not the first of its task
   Said said;                        // in the turn whose calls are running
   bool is_sampling = false;         // a turn is not at its end: the trajectory ends with what it has said so far
+  bool is_summarising = false;      // that turn is a summary
   uint32_t turns = 0, max_turns = 0, tool_calls = 0, retokenised_turns = 0, prompt_tokens = 0;
   uint32_t steals = 0;  // with this one
 };

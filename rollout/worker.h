@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "envs/episodes/profile.h"
 #include "kernels/stream.h"
 #include "rollout/agent/conversation.h"
 #include "rollout/engine/engine.h"
@@ -37,6 +38,7 @@ struct WorkerSettings {
   ConversationSettings conversation;
   model::Place place;           // where it computes
   int max_new_tokens = 128;     // of a turn
+  envs::Compaction compaction;  // of the run's harness profile
   int chunk_window = 8;         // weight chunks asked for at once
   double request_seconds = 30;  // for an answer of the environment, then once more
   double grade_seconds = 0;     // the same for a grade, where that may take longer

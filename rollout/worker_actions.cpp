@@ -5,9 +5,19 @@
 #include <utility>
 
 #include "envs/episodes/call_messages.h"
+#include "rollout/agent/compaction.h"
 #include "rollout/worker_process.h"
 
 namespace tandem::rollout {
+
+namespace {
+
+std::vector<int32_t> tokens_of_segment(const Episode& e) {
+  const auto tokens = e.trajectory().last_tokens();
+  return {tokens.begin(), tokens.end()};
+}
+
+}  // namespace
 
 void Worker::step(Episode& e, const Episode::Event& event) {
   for (const auto& action : e.step(event, clock_.now()))
@@ -76,7 +86,9 @@ void Worker::carry_out(Episode&, const Episode::Release& release) { env_.release
 // ---- The engine ----
 
 void Worker::carry_out(Episode& e, const Episode::Open& open) {
-  auto prompt = conversation_.prompt(open.opening);
+  auto prompt = conversation_.prompt(
+      open.summary.empty() ? e.opening()
+                           : opening_after(e.opening(), settings_.compaction, open.summary, e.instruction()));
   const Status status = prompt ? engine_.add(e.key().episode, *prompt, turn_request(e)) : prompt.error();
   if (!status) return step(e, Episode::TurnRefused{status});
   step(e, Episode::TurnOpened{.tokens = std::move(*prompt)});
@@ -84,23 +96,27 @@ void Worker::carry_out(Episode& e, const Episode::Open& open) {
 
 void Worker::carry_out(Episode& e, const Episode::Continue& next) {
   auto turn = conversation_.next_turn(e.turn_tokens(), e.said(), next.reply, e.tools());
+  const size_t tokens = e.trajectory().last_tokens().size() + (turn ? turn->tokens.size() : 0);
+  const bool asks = turn && is_compaction_due(settings_.compaction, tokens, e.compactions());
+  if (asks)
+    turn = ask_for_summary(conversation_, settings_.compaction, e.turn_tokens(), e.said(), next.reply, e.tools());
   if (!turn) return step(e, Episode::TurnRefused{turn.error()});
   const Status status = engine_.knows(e.key().episode) ? engine_.extend(e.key().episode, turn->tokens, turn_request(e))
                                                        : adopt(e, turn->tokens);
   if (!status) return step(e, Episode::TurnRefused{status});
-  step(e, Episode::TurnOpened{std::move(turn->tokens), turn->is_retokenised});
+  step(e, Episode::TurnOpened{std::move(turn->tokens), turn->is_retokenised, asks});
 }
 
 // The draws of a turn depend on the tokens before them, whoever sampled those.
 void Worker::carry_out(Episode& e, const Episode::Resume&) {
   TurnRequest rest = turn_request(e);
   rest.max_new_tokens = std::max(1, rest.max_new_tokens - static_cast<int>(e.turn_tokens().size()));
-  const Status status = engine_.add(e.key().episode, e.trajectory().tokens, rest);
+  const Status status = engine_.add(e.key().episode, tokens_of_segment(e), rest);
   if (!status) step(e, Episode::TurnRefused{status});
 }
 
 Status Worker::adopt(const Episode& e, std::span<const int32_t> tokens) {
-  auto prompt = e.trajectory().tokens;
+  auto prompt = tokens_of_segment(e);
   prompt.insert(prompt.end(), tokens.begin(), tokens.end());
   if (static_cast<int>(prompt.size()) >= settings_.engine.max_tokens)
     return Status::exhausted("no room for the next turn");
@@ -110,7 +126,7 @@ Status Worker::adopt(const Episode& e, std::span<const int32_t> tokens) {
 TurnRequest Worker::turn_request(const Episode& e) const {
   return {.max_new_tokens = settings_.max_new_tokens,
           .sampling = {.temperature = e.lease().temperature},
-          .seed = e.lease().sample_seed,
+          .seed = seed_of_segment(e.lease().sample_seed, e.compactions()),
           .stop_tokens = conversation_.end_tokens()};
 }
 
@@ -122,7 +138,9 @@ void Worker::record(const SampledToken& token) {
   Episode& e = found->second;
   step(e, Episode::Sampled{token.token, token.logprob, token.version});
   if (!token.turn_ended) return;
-  step(e, Episode::TurnEnded{conversation_.read(e.turn_tokens(), e.tools()), token.end != TurnEnd::kStop});
+  auto said = e.is_summarising() ? Said{.text = summary_in(conversation_, e.turn_tokens(), e.tools()), .calls = {}}
+                                 : conversation_.read(e.turn_tokens(), e.tools());
+  step(e, Episode::TurnEnded{std::move(said), token.end != TurnEnd::kStop});
 }
 
 // ---- Trainer and coordinator ----
@@ -179,7 +197,8 @@ void Worker::hand_over_running(uint32_t count, const std::string& thief) {
   std::vector<Episode*> running;
   for (auto& [id, e] : episodes_)
     if (e.waiting() == Waiting::kTokens) running.push_back(&e);
-  std::ranges::sort(running, {}, [](const Episode* e) { return std::pair(e->trajectory().tokens.size(), e->key()); });
+  std::ranges::sort(running, {},
+                    [](const Episode* e) { return std::pair(e->trajectory().last_tokens().size(), e->key()); });
   for (size_t i = 0; i < std::min<size_t>(count, running.size()); ++i) {
     step(*running[i], Episode::Stolen{thief});
     if (running[i]->waiting() != Waiting::kHandedOver) return;

@@ -179,12 +179,15 @@ Schema schema_of(RunConfig& c) {
   s.add("env.threads", c.env.threads, "Tool calls that run at once", 1, 1024);
   s.add("env.call_seconds", c.env.call_seconds, "Time limit of a tool call", 0.1, 3600);
   s.add("env.output_bytes", c.env.output_bytes, "Bytes of a call's output that the model is shown", 100, 1e7);
+  s.add("env.compact_at", c.env.compact_at,
+        "Tokens of a conversation beyond which the model sums up its work and goes on from its summary; 0: never", 0,
+        1e8);
   std::vector<std::string> tools;
   for (const auto& tool : envs::every_tool()) tools.emplace_back(tool.name);
   s.add("env.profile", c.env.profile,
         "A harness profile (YAML, such as profiles/default.yaml): tools, bytes of output, time of a call and system "
         "message "
-        "in place of env.tools, env.output_bytes and env.call_seconds; the trained model carries it");
+        "in place of env.tools, env.output_bytes, env.call_seconds and env.compact_at; the trained model carries it");
   s.add("env.tools", c.env.tools, "Tools that a model has, and that the prompt names; no others exist for it",
         std::move(tools));
   s.add(
@@ -326,14 +329,19 @@ Result<envs::Profile> profile_of(const RunConfig& c) {
     profile.tools = TRY(envs::choose_tools(c.env.tools, envs::WithSearch::kYes));
     profile.output_bytes = c.env.output_bytes;
     profile.call_seconds = c.env.call_seconds;
+    if (c.env.compact_at > 0)
+      profile.compaction = {
+          .at = c.env.compact_at, .request = envs::kCompactionRequest, .heading = envs::kCompactionHeading};
     return with_search(c, std::move(profile));
   }
   profile = TRY(envs::read_profile(c.env.profile));
   const bool is_doubled = c.env.output_bytes != usual.env.output_bytes ||
-                          c.env.call_seconds != usual.env.call_seconds || c.env.tools != envs::prompted_tools();
+                          c.env.call_seconds != usual.env.call_seconds || c.env.compact_at != usual.env.compact_at ||
+                          c.env.tools != envs::prompted_tools();
   if (is_doubled) {
-    return fail(Status::invalid("env.profile says what env.tools, env.output_bytes and env.call_seconds are")
-                    .hint("set them there, or leave env.profile out"));
+    return fail(
+        Status::invalid("env.profile says what env.tools, env.output_bytes, env.call_seconds and env.compact_at are")
+            .hint("set them there, or leave env.profile out"));
   }
   return with_search(c, std::move(profile));
 }
@@ -376,6 +384,15 @@ Status check(const RunConfig& c) {
   };
   must(of(envs::AllowList::parse(c.env.network), "env.network"));
   if (const auto profile = profile_of(c)) {
+    refuse(profile->compaction.at + c.rollout.max_new_tokens > c.rollout.max_tokens && profile->compaction.at > 0, [&] {
+      return fmt::format(
+          "summaries of {} tokens (rollout.max_new_tokens) do not fit behind conversations of {} ({}): "
+          "rollout.max_tokens "
+          "is {}; at most {} would do",
+          c.rollout.max_new_tokens, profile->compaction.at,
+          c.env.profile.empty() ? "env.compact_at" : "compaction.at of env.profile", c.rollout.max_tokens,
+          c.rollout.max_tokens - c.rollout.max_new_tokens);
+    });
     for (auto& mistake : envs::package_mistakes(c.env.packages, profile->call_seconds))
       mistakes.push_back(std::move(mistake));
   }

@@ -94,6 +94,7 @@ struct RunConfig {
     int threads = 4;
     double call_seconds = 10;
     int output_bytes = 2000;
+    int compact_at = 0;
     std::string engine = "auto";
     std::string profile, encoder;
     int encoder_threads = 1;

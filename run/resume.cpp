@@ -13,7 +13,7 @@ namespace {
 constexpr int kConfigFormat = 2;
 
 // What a run is beside its plan. An entry that ends in a dot stands for all keys below it.
-constexpr std::array<std::string_view, 18> kFixed = {"model.",
+constexpr std::array<std::string_view, 19> kFixed = {"model.",
                                                      "algorithm.teacher.path",
                                                      "reward.command",
                                                      "reward.place",
@@ -29,6 +29,7 @@ constexpr std::array<std::string_view, 18> kFixed = {"model.",
                                                      "env.tools",
                                                      "env.mcp_servers",
                                                      "env.output_bytes",
+                                                     "env.compact_at",
                                                      "rollout.max_tokens",
                                                      "rollout.max_new_tokens"};
 constexpr std::array<std::string_view, 1> kFree = {"tasks.floors"};

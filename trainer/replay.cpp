@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "trainer/learn/checkpoints.h"
+#include "trainer/learn/segment_logprobs.h"
 #include "trainer/learn/tape.h"
 #include "trainer/learn/teacher.h"
 #include "trainer/torch/loss_loader.h"
@@ -67,8 +68,7 @@ Result<std::vector<float>> Replay::logprobs(const rollout::Trajectory& trajector
   // The weights are encoded for where the learner's passes run.
   const auto tape = device.on_cpu() ? std::make_unique<Tape>(weights.config(), positions)
                                     : TRY(Tape::on_device(device, weights, positions));
-  const std::span<const int32_t> tokens = trajectory.tokens;
-  const auto computed = TRY(tape->forward(stream_, weights, merge(std::span(&tokens, 1)), picks));
+  const auto computed = TRY(logprobs_of(*tape, stream_, weights, trajectory.tokens, trajectory.later_segments, picks));
   for (size_t i = 0; i < picks.size(); ++i) logprobs[static_cast<size_t>(picks[i].row) + 1] = computed[i];
   return logprobs;
 }

@@ -43,7 +43,8 @@ Loaded load(const TrajectoryStore& store, const Batch& batch) {
                               .versions = std::move(trajectory->versions),
                               .advantage = entry.advantage,
                               .group = trajectory->group,
-                              .turn_rewards = entry.turn_rewards});
+                              .turn_rewards = entry.turn_rewards,
+                              .later_segments = std::move(trajectory->later_segments)});
   }
   return loaded;
 }

@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "base/segments.h"
 #include "collectives/local.h"
 
 namespace tandem::trainer {
@@ -50,6 +51,7 @@ struct SampleHead {
   double advantage = 0;
   uint64_t group = 0, has_group = 0;
   uint64_t turns = 0;  // of turn_rewards
+  uint64_t later_segments = 0;
 };
 
 }  // namespace
@@ -84,13 +86,15 @@ std::vector<std::byte> pack(std::span<const Sample> samples) {
                           .advantage = sample.advantage,
                           .group = sample.group.value_or(0),
                           .has_group = sample.group.has_value(),
-                          .turns = sample.turn_rewards.size()};
+                          .turns = sample.turn_rewards.size(),
+                          .later_segments = sample.later_segments.size()};
     put(bytes, std::span(&head, 1));
     put(bytes, std::span<const int32_t>(sample.tokens));
     put(bytes, std::span<const uint8_t>(sample.trained));
     put(bytes, std::span<const float>(sample.logprobs));
     put(bytes, std::span<const uint64_t>(sample.versions));
     put(bytes, std::span<const double>(sample.turn_rewards));
+    put(bytes, std::span<const uint32_t>(sample.later_segments));
   }
   return bytes;
 }
@@ -101,7 +105,7 @@ Result<std::vector<Sample>> unpack(std::span<const std::byte> bytes) {
   while (reader.left() > 0) {
     SampleHead head;
     if (!reader.get(std::span(&head, 1)) || head.tokens > reader.left() || head.sampled > reader.left() ||
-        head.turns > reader.left())
+        head.turns > reader.left() || head.later_segments > reader.left())
       return fail(Status::corrupt("a sample of another rank is cut short"));
     Sample sample{.advantage = head.advantage};
     if (head.has_group != 0) sample.group = head.group;
@@ -110,9 +114,11 @@ Result<std::vector<Sample>> unpack(std::span<const std::byte> bytes) {
     sample.logprobs.resize(head.sampled);
     sample.versions.resize(head.sampled);
     sample.turn_rewards.resize(head.turns);
+    sample.later_segments.resize(head.later_segments);
     if (!reader.get(std::span(sample.tokens)) || !reader.get(std::span(sample.trained)) ||
         !reader.get(std::span(sample.logprobs)) || !reader.get(std::span(sample.versions)) ||
-        !reader.get(std::span(sample.turn_rewards)))
+        !reader.get(std::span(sample.turn_rewards)) || !reader.get(std::span(sample.later_segments)) ||
+        !are_parts(sample.later_segments, sample.tokens.size()))
       return fail(Status::corrupt("a sample of another rank is cut short"));
     samples.push_back(std::move(sample));
   }

@@ -146,6 +146,7 @@ struct Commit {
   retokenisedTurns @15 :UInt32;
   turnRewards @16 :List(Float64);      # one for each message of the model, or none
   shown @17 :Text;                     # what a judge compares with its siblings; empty: nothing
+  compactions @18 :UInt32;
 }
 
 struct BatchEntry {
@@ -175,6 +176,7 @@ struct Trajectory {
   digestLow @4 :UInt64;                # of the four bulk frames, one after another
   digestHigh @5 :UInt64;
   numericsId @6 :Text;
+  laterSegments @7 :List(UInt32);      # where they begin; empty: there is one
 }
 
 struct ChunkDigest {
@@ -294,6 +296,9 @@ struct Handover {
   tools @10 :Text;                     # JSON: OpenAI's array
   retokenisedTurns @11 :UInt32;
   sampling @12 :Bool;                  # in the middle of a turn: the trajectory ends with what it has said so far
+  openingMessages @13 :List(ChatMessage);   # as the environment gave them
+  summarising @14 :Bool;               # the turn is a summary
+  instruction @15 :Text;               # of the step that it is at, where the task has several
 }
 
 struct Said {

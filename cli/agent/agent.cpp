@@ -131,6 +131,7 @@ Result<std::unique_ptr<rollout::EndpointModel>> endpoint_model(const AgentOption
                                      .request_limit = from_seconds(o.request_seconds)};
   settings.tools = profile.tools;
   settings.system = profile.system;
+  settings.compaction = profile.compaction;
   settings.foreign_tools = std::move(foreign);
   settings.attempts.per_minute = o.requests_per_minute;
   settings.attempts.seed = static_cast<uint64_t>(clock.unix_seconds() * 1e6);
@@ -147,6 +148,7 @@ std::unique_ptr<rollout::EngineModel> engine_model(const AgentOptions& o, const 
   rollout::EngineModelSettings settings{.name = loaded.name, .seed = o.seed.value_or(0)};
   settings.tools = profile.tools;
   settings.system = profile.system;
+  settings.compaction = profile.compaction;
   settings.foreign_tools = std::move(foreign);
   settings.sampling.temperature = static_cast<float>(o.temperature.value_or(0));
   if (o.max_tokens) settings.max_new_tokens = *o.max_tokens;

@@ -102,7 +102,8 @@ Result<OpenModel> open_model(const eval::Suite& suite, const EvalModel& model, c
                           .temperature = suite.temperature,
                           .max_new_tokens = suite.limits.max_new_tokens,
                           .tools = suite.profile.tools,
-                          .system = suite.profile.system};
+                          .system = suite.profile.system,
+                          .compaction = suite.profile.compaction};
   if (terms.place.device.kind == kernels::Device::Kind::kCpu) {
     const uint64_t bytes = TRY(eval::EngineSource::memory_of(terms));
     const auto lack = memory_warning(bytes, bytes, memory_room(), address_space_limit());

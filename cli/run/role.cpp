@@ -143,6 +143,7 @@ Result<int> run_role(const RoleOptions& options) {
                             ? r.threads
                             : std::max(1, cores() / std::max(1, topology.count(wire::Role::kRollout, lines.host())));
     const auto deadlines = TRY(run::env_deadlines_of(config));
+    const auto profile = TRY(envs::profile_of_model(options.run_dir, TRY(run::profile_of(config))));
     TRY(rollout::run_worker({.identity = identity,
                              .directory = directory,
                              .secret = secret,
@@ -159,6 +160,7 @@ Result<int> run_role(const RoleOptions& options) {
                              .conversation = run::conversation_settings(config),
                              .place = {.device = TRY(run::devices_of(config)).rollout(self.rank), .threads = threads},
                              .max_new_tokens = r.max_new_tokens,
+                             .compaction = profile.compaction,
                              .request_seconds = deadlines.request,
                              .grade_seconds = deadlines.grade,
                              .seconds_of_kind = deadlines.of_kind},

@@ -39,7 +39,8 @@ Status add_run(const fs::path& run_dir, const fs::path& model, Purpose purpose, 
     trainer::Episode tokens{.tokens = std::move(trajectory.tokens),
                             .sampled = std::move(trajectory.sampled),
                             .reward = {},
-                            .split = episode.split};
+                            .split = episode.split,
+                            .later_segments = std::move(trajectory.later_segments)};
     if (episode.commit && episode.commit->key == key) tokens.reward = episode.commit->reward;
     reader.add_episode(fmt::format("{} episode {}", run_dir.string(), episode.episode), std::move(tokens), purpose);
     return {};

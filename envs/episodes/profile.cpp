@@ -17,13 +17,37 @@ namespace {
 
 constexpr int kVersion = 1;
 constexpr double kLeastBytes = 100, kMostBytes = 1e7, kLeastCallSeconds = 0.1, kMostCallSeconds = 3600;
+constexpr double kLeastTokens = 16, kMostTokens = 1e8;
+constexpr size_t kLongestWording = 4096;  // bytes
+
+Compaction compaction_of(const YAML::Node& section, YamlReader& reader) {
+  Compaction compaction{.request = kCompactionRequest, .heading = kCompactionHeading};
+  const auto wording = [&](const YAML::Node& value, const std::string& key, std::string& into) {
+    into = reader.text(value, key).value_or("");
+    if (into.empty() || into.size() > kLongestWording)
+      reader.mistake(value, fmt::format("{} has 1 to {} bytes", key, kLongestWording));
+  };
+  reader.map(section, "compaction", {"at", "most", "request", "heading"},
+             [&](const std::string& key, const YAML::Node&, const YAML::Node& value) {
+               if (key == "at")
+                 compaction.at = static_cast<int>(reader.number(value, key, kLeastTokens, kMostTokens).value_or(0));
+               if (key == "most")
+                 compaction.most = static_cast<int>(reader.number(value, key, 1, kMostCompactions).value_or(1));
+               if (key == "request") wording(value, key, compaction.request);
+               if (key == "heading") wording(value, key, compaction.heading);
+             });
+  if (compaction.at == 0)
+    reader.mistake(section, "compaction needs at: the tokens beyond which a summary is asked for");
+  return compaction;
+}
 
 Profile profile_of(const YAML::Node& root, YamlReader& reader) {
   Profile profile = small_profile();
   bool has_version = false;
-  reader.map(root, "the profile", {"version", "tools", "output_bytes", "call_seconds", "system"},
+  reader.map(root, "the profile", {"version", "tools", "output_bytes", "call_seconds", "system", "compaction"},
              [&](const std::string& key, const YAML::Node&, const YAML::Node& value) {
                if (key == "version") has_version = reader.number(value, key, kVersion, kVersion).has_value();
+               if (key == "compaction") profile.compaction = compaction_of(value, reader);
                if (key == "system") profile.system = reader.text(value, key).value_or("");
                if (key == "output_bytes")
                  profile.output_bytes =
@@ -39,7 +63,21 @@ Profile profile_of(const YAML::Node& root, YamlReader& reader) {
   return profile;
 }
 
+// Nothing where nothing is summed up, so that profiles of before keep their digest.
+Json json_of(const Compaction& compaction) {
+  if (compaction.at == 0) return {};
+  return {{"at", compaction.at},
+          {"most", compaction.most},
+          {"request", compaction.request},
+          {"heading", compaction.heading}};
+}
+
 }  // namespace
+
+const char* const kCompactionRequest =
+    "This conversation is about to outgrow its room. Sum it up for yourself, without a call: what the task is, what "
+    "you found out, which files you changed and how, and what is left to do. Only the task and this summary stay.";
+const char* const kCompactionHeading = "Your summary of the work so far:";
 
 Profile small_profile() { return {.tools = prompted_tools(), .system = std::string(kSystemMessage)}; }
 
@@ -70,19 +108,22 @@ Result<Profile> profile_of_model(const fs::path& model_directory, const Profile&
 }
 
 std::string to_yaml(const Profile& profile) {
+  const Json compaction = json_of(profile.compaction);
   return fmt::format(
       "# The harness that this model was trained under; `tandem agent` and `tandem eval` run it so. Digest {}.\n"
-      "version: {}\ntools: [{}]\noutput_bytes: {}\ncall_seconds: {}\nsystem: {}\n",
+      "version: {}\ntools: [{}]\noutput_bytes: {}\ncall_seconds: {}\nsystem: {}\n{}",
       digest_of(profile), kVersion, join(profile.tools, ", "), profile.output_bytes, profile.call_seconds,
-      dump_json(Json(profile.system)));
+      dump_json(Json(profile.system)),
+      compaction.is_null() ? "" : fmt::format("compaction: {}\n", dump_json(compaction)));
 }
 
 std::string digest_of(const Profile& profile) {
-  const Json content = {{"version", kVersion},
-                        {"tools", profile.tools},
-                        {"output_bytes", profile.output_bytes},
-                        {"call_seconds", profile.call_seconds},
-                        {"system", profile.system}};
+  Json content = {{"version", kVersion},
+                  {"tools", profile.tools},
+                  {"output_bytes", profile.output_bytes},
+                  {"call_seconds", profile.call_seconds},
+                  {"system", profile.system}};
+  if (profile.compaction.at > 0) content["compaction"] = json_of(profile.compaction);
   return tandem::digest_of(dump_json(content)).hex();
 }
 
@@ -98,6 +139,11 @@ std::vector<std::string> differences(const Profile& learned, const Profile& used
     lines.push_back(fmt::format("output_bytes: {}, and it learned with {}", used.output_bytes, learned.output_bytes));
   if (learned.call_seconds != used.call_seconds)
     lines.push_back(fmt::format("call_seconds: {}, and it learned with {}", used.call_seconds, learned.call_seconds));
+  if (learned.compaction.at != used.compaction.at)
+    lines.push_back(fmt::format("compaction: at {} tokens, and it learned with {} (0: never)", used.compaction.at,
+                                learned.compaction.at));
+  else if (learned.compaction != used.compaction)
+    lines.emplace_back("compaction: another number of summaries, or other words");
   if (learned.system != used.system) lines.emplace_back("system: another message");
   return lines;
 }

@@ -11,11 +11,24 @@
 
 namespace tandem::envs {
 
+// A conversation that outgrows `at` tokens is summed up by the model, which goes on from its own summary: the opening
+// messages once more, with the summary behind the task.
+struct Compaction {
+  int at = 0;                    // tokens of a conversation, with what its next turn would begin with; 0: never
+  int most = 8;                  // in one episode; afterwards it ends where there is no room
+  std::string request, heading;  // what the model is asked, and what its summary stands under
+  friend bool operator==(const Compaction&, const Compaction&) = default;
+};
+inline constexpr int kMostCompactions = 64;
+extern const char* const kCompactionRequest;  // where a profile does not say another
+extern const char* const kCompactionHeading;
+
 struct Profile {
   std::vector<std::string> tools;  // names, in the order in which they are shown
   int output_bytes = 2000;         // of a call's output that the model is shown
   double call_seconds = 10;        // time limit of a call
   std::string system;              // the system message where the model's chat template writes the tools
+  Compaction compaction;
   friend bool operator==(const Profile&, const Profile&) = default;
 };
 

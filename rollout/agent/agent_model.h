@@ -30,6 +30,7 @@ struct AgentTurn {
   std::string reasoning;  // that is not part of the answer
   std::vector<envs::ParsedCall> calls;
   std::vector<std::string> call_ids;  // one for each call
+  std::string summary;                // of the conversation before, from which this turn went on; empty: none was made
   std::string cut_by;                 // the limit that it was cut at; empty: it ended by itself
   std::string model;                  // that answered
   TokenUse use;

@@ -49,7 +49,10 @@ Json message_of(const Said& said, const CallNotation& notation) {
 
 Json messages_of(const Said& said, const Reply& reply, const CallNotation& notation) {
   if (said.calls.empty()) return one_user_message(reply.instruction);
-  if (notation.listing == envs::ToolListing::kInMessages) return one_user_message(write_results(reply.results));
+  if (notation.listing == envs::ToolListing::kInMessages) {
+    const auto results = write_results(reply.results);
+    return one_user_message(reply.instruction.empty() ? results : results + "\n\n" + reply.instruction);
+  }
   Json messages = Json::array();
   for (size_t i = 0; i < reply.results.size() && i < said.calls.size(); ++i) {
     messages.push_back({{"role", "tool"},
@@ -57,6 +60,7 @@ Json messages_of(const Said& said, const Reply& reply, const CallNotation& notat
                         {"name", said.calls[i].error.empty() ? said.calls[i].call.name : "unreadable"},
                         {"content", reply.results[i]}});
   }
+  if (!reply.instruction.empty()) messages.push_back({{"role", "user"}, {"content", reply.instruction}});
   return messages;
 }
 

@@ -21,10 +21,10 @@ struct Said {
   friend bool operator==(const Said&, const Said&) = default;
 };
 
-// What follows a turn of the model's: the results of its calls, or the words of the user.
+// What follows a turn of the model's: the results of its calls, the words of the user, or both.
 struct Reply {
   std::vector<std::string> results;  // one for each call
-  std::string instruction;           // where there were no calls
+  std::string instruction;           // of the user; behind results only where it is not empty
 };
 
 // How a chat template wants messages with calls.
@@ -41,7 +41,7 @@ std::string id_of(const envs::ParsedCall& call, size_t number, const CallNotatio
 Json message_of(const envs::Message& message);
 // The assistant's. A call that could not be read stands for itself without its text.
 Json message_of(const Said& said, const CallNotation& notation);
-// Those of a tool, one for each result, or one of the user's.
+// Those of a tool, one for each result, and one of the user's where there were no calls or it has words.
 Json messages_of(const Said& said, const Reply& reply, const CallNotation& notation);
 
 }  // namespace tandem::rollout

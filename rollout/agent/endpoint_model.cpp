@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "base/text.h"
+#include "rollout/agent/compaction.h"
 #include "rollout/agent/spoken_text.h"
 #include "wire/event_stream.h"
 
@@ -68,6 +69,36 @@ Result<AgentTurn> EndpointModel::turn(std::span<const envs::ToolOutcome> replies
   for (size_t i = 0; i < replies.size() && i < call_ids_.size(); ++i)
     messages_.push_back({{"role", "tool"}, {"tool_call_id", call_ids_[i]}, {"content", replies[i].output}});
   ++turns_;
+  AgentTurn turn;
+  if (turns_ > 1 && settings_.compaction.at > 0) {
+    if (!tokens_ && listener.trouble)
+      listener.trouble("the server counts no tokens, so the conversation is not summed up");
+    if (is_compaction_due(settings_.compaction, tokens_.value_or(0), compactions_)) {
+      TRY(compact(turn, listener, stop));
+      if (!turn.cut_by.empty()) return turn;
+    }
+  }
+  return read(TRY(next_answer(listener, stop)), std::move(turn));
+}
+
+Status EndpointModel::compact(AgentTurn& turn, const TurnListener& listener, const std::stop_token& stop) {
+  if (listener.trouble)
+    listener.trouble(fmt::format("the conversation has {} tokens: it is summed up", tokens_.value_or(0)));
+  messages_.push_back({{"role", "user"}, {"content", settings_.compaction.request}});
+  const ChatAnswer answer = TRY(next_answer({.text = {}, .trouble = listener.trouble}, stop));
+  turn.summary = std::string(trim(answer.content));
+  turn.use = answer.use;
+  if (answer.finish_reason == "length") turn.cut_by = "the server's or its own limit of tokens, in a summary";
+  if (turn.cut_by.empty() && turn.summary.empty()) turn.cut_by = "a summary without a word";
+  if (!turn.cut_by.empty()) return {};
+  ++compactions_;
+  messages_ = Json::array();
+  const auto next = opening_after({.messages = opening_, .tools = {}}, settings_.compaction, turn.summary, "");
+  for (const auto& message : next.messages) messages_.push_back({{"role", message.role}, {"content", message.content}});
+  return {};
+}
+
+Result<ChatAnswer> EndpointModel::next_answer(const TurnListener& listener, const std::stop_token& stop) {
   const auto tell = [&](const std::string& note) {
     if (listener.trouble) listener.trouble(note);
   };
@@ -86,7 +117,7 @@ Result<AgentTurn> EndpointModel::turn(std::span<const envs::ToolOutcome> replies
     auto answer = ask(send->server, listener, stop, failure);
     if (answer) {
       attempts_.step(wire::AttemptAnswered{}, clock_.now());
-      return read(*answer);
+      return answer;
     }
     if (answer.error().code() == Code::kCancelled) return fail(std::move(answer).error());
     last = std::move(answer).error().at(url);
@@ -171,10 +202,15 @@ std::string EndpointModel::without_key(std::string text) const {
   return text;
 }
 
-AgentTurn EndpointModel::read(const ChatAnswer& answer) {
-  AgentTurn turn{.text = std::string(trim(answer.content)), .reasoning = answer.reasoning};
+AgentTurn EndpointModel::read(const ChatAnswer& answer, AgentTurn turn) {
+  turn.text = std::string(trim(answer.content));
+  turn.reasoning = answer.reasoning;
+  tokens_.reset();
+  if (answer.use.prompt && answer.use.completion) tokens_ = *answer.use.prompt + *answer.use.completion;
+  const auto of_summary = turn.use.completion.value_or(0);
   turn.model = answer.model.empty() ? settings_.model : answer.model;
   turn.use = answer.use;
+  if (turn.use.completion) *turn.use.completion += of_summary;
   if (answer.finish_reason == "length") turn.cut_by = "the server's or its own limit of tokens";
   if (answer.finish_reason == "content_filter") turn.cut_by = "the server's content filter";
   put_calls(answer, turns_, turn);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "base/clock.h"
+#include "envs/episodes/profile.h"
 #include "rollout/agent/agent_model.h"
 #include "rollout/agent/chat_answer.h"
 #include "wire/attempts.h"
@@ -24,6 +25,7 @@ struct EndpointSettings {
   std::vector<std::string> tools = envs::tool_names();  // that are offered
   std::vector<envs::ForeignTool> foreign_tools;         // beside them
   std::string system = std::string(envs::kSystemMessage);
+  envs::Compaction compaction;  // by the token counts of the servers, which know nothing of what follows their answers
   Duration request_limit = std::chrono::seconds(600);
   wire::AttemptSettings attempts;  // `servers` is set from the URLs
 };
@@ -46,6 +48,10 @@ class EndpointModel final : public AgentModel {
  private:
   EndpointModel(EndpointSettings settings, const Clock& clock);
   std::string request() const;
+  // The next message of the model, after messages_; asked for as often as the attempts allow.
+  Result<ChatAnswer> next_answer(const TurnListener& listener, const std::stop_token& stop);
+  // Has the conversation summed up, into turn.summary, and begins it anew; turn.cut_by says why there is no summary.
+  Status compact(AgentTurn& turn, const TurnListener& listener, const std::stop_token& stop);
   // Waits until `at`; false where `stop` was asked for.
   bool wait_until(Time at, const std::stop_token& stop) const;
   Result<ChatAnswer> ask(size_t server, const TurnListener& listener, const std::stop_token& stop,
@@ -53,7 +59,7 @@ class EndpointModel final : public AgentModel {
   Status refused(int status, const std::string& body, wire::AttemptFailed& failure) const;
   bool leave_out_what_is_refused(const std::string& words);
   std::string without_key(std::string text) const;
-  AgentTurn read(const ChatAnswer& answer);
+  AgentTurn read(const ChatAnswer& answer, AgentTurn turn);
 
   EndpointSettings settings_;
   const Clock& clock_;
@@ -62,6 +68,8 @@ class EndpointModel final : public AgentModel {
   Json tools_ = Json::array(), messages_ = Json::array();
   std::vector<std::string> call_ids_;  // that the next replies answer
   int turns_ = 0;
+  uint32_t compactions_ = 0;
+  std::optional<uint64_t> tokens_;  // of the conversation, as the last answer told
   bool streams_ = true, asks_for_use_ = true, parallel_ = true, old_limit_ = true;
 };
 

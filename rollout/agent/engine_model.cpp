@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/text.h"
+#include "rollout/agent/compaction.h"
 #include "rollout/agent/spoken_text.h"
 
 namespace tandem::rollout {
@@ -32,49 +34,94 @@ EngineModel::EngineModel(TurnSource& source, const Conversation& conversation, c
   trajectory_.numerics_id = source.numerics_id();
 }
 
-Result<std::vector<int32_t>> EngineModel::next_tokens(std::span<const envs::ToolOutcome> replies) const {
-  if (turns_ == 1) {
-    auto prompt = TRY(conversation_.prompt(opening_));
-    if (static_cast<int>(prompt.size()) < source_.max_tokens()) return prompt;
-    return fail(
-        Status::invalid(fmt::format("the task and the list of files take {} tokens, and the model has room for {}",
-                                    prompt.size(), source_.max_tokens())));
-  }
-  Reply reply;
-  for (const auto& outcome : replies) reply.results.push_back(outcome.output);
-  return std::move(TRY(conversation_.next_turn(last_turn_, said_, reply, opening_.tools)).tokens);
+Result<std::vector<int32_t>> EngineModel::opening_tokens() const {
+  auto prompt = TRY(conversation_.prompt(opening_));
+  if (static_cast<int>(prompt.size()) < source_.max_tokens()) return prompt;
+  return fail(
+      Status::invalid(fmt::format("the task and the list of files take {} tokens, and the model has room for {}",
+                                  prompt.size(), source_.max_tokens())));
+}
+
+Result<EngineModel::Piece> EngineModel::sample(std::span<const int32_t> next,
+                                               const std::function<void(const Piece&)>& on_token,
+                                               const std::stop_token& stop) {
+  const auto no_room = fmt::format("the {} tokens that all turns have together", source_.max_tokens());
+  trajectory_.append(next);
+  const auto tokens = trajectory_.last_tokens();
+  Piece piece{.prompt = {tokens.begin(), tokens.end()}, .tokens = {}, .logprobs = {}, .cut_by = {}};
+  const TurnRequest request{.max_new_tokens = settings_.max_new_tokens,
+                            .sampling = settings_.sampling,
+                            .seed = seed_of_segment(settings_.seed, trajectory_.later_segments.size()),
+                            .stop_tokens = conversation_.end_tokens()};
+  const auto take = [&](const SampledToken& token) {
+    trajectory_.append_sampled(token.token, token.logprob, token.version);
+    piece.tokens.push_back(token.token);
+    piece.logprobs.push_back(token.logprob);
+    if (token.turn_ended && token.end == TurnEnd::kLength)
+      piece.cut_by = fmt::format("the {} tokens of a turn", settings_.max_new_tokens);
+    if (token.turn_ended && token.end == TurnEnd::kContext) piece.cut_by = no_room;
+    on_token(piece);
+  };
+  Status status = source_.sample(settings_.conversation, piece.prompt, request, take, stop);
+  if (status.code() == Code::kExhausted)
+    piece.cut_by = no_room;
+  else
+    TRY(std::move(status));
+  return piece;
+}
+
+// What the summary cost is part of the turn that follows.
+Result<std::vector<int32_t>> EngineModel::compact(const Reply& reply, AgentTurn& turn, const TurnListener& listener,
+                                                  const std::stop_token& stop) {
+  if (listener.trouble)
+    listener.trouble(fmt::format("the conversation has {} tokens: it is summed up", trajectory_.last_tokens().size()));
+  const auto asked =
+      TRY(ask_for_summary(conversation_, settings_.compaction, last_turn_, said_, reply, opening_.tools));
+  const Piece piece = TRY(sample(
+      asked.tokens, [](const Piece&) {}, stop));
+  turn.use.completion = piece.tokens.size();
+  turn.summary = summary_in(conversation_, piece.tokens, opening_.tools);
+  turn.cut_by = piece.cut_by;
+  if (turn.cut_by.empty() && turn.summary.empty()) turn.cut_by = "a summary without a word";
+  if (!turn.cut_by.empty()) return std::vector<int32_t>();
+  source_.forget(settings_.conversation);
+  auto next = TRY(conversation_.prompt(opening_after(opening_, settings_.compaction, turn.summary, "")));
+  trajectory_.begin_segment();
+  return next;
 }
 
 Result<AgentTurn> EngineModel::turn(std::span<const envs::ToolOutcome> replies, const TurnListener& listener,
                                     const std::stop_token& stop) {
   AgentTurn turn{.model = settings_.name};
-  ++turns_;
-  const auto no_room = fmt::format("the {} tokens that all turns have together", source_.max_tokens());
-  trajectory_.append(TRY(next_tokens(replies)));
-  turn.prompt_ids = trajectory_.tokens;
+  turn.use.completion = 0;
+  std::vector<int32_t> next;
+  if (++turns_ == 1) {
+    next = TRY(opening_tokens());
+  } else {
+    Reply reply;
+    for (const auto& outcome : replies) reply.results.push_back(outcome.output);
+    next = std::move(TRY(conversation_.next_turn(last_turn_, said_, reply, opening_.tools)).tokens);
+    const size_t tokens = trajectory_.last_tokens().size() + next.size();
+    if (is_compaction_due(settings_.compaction, tokens, static_cast<uint32_t>(trajectory_.later_segments.size())))
+      next = TRY(compact(reply, turn, listener, stop));
+    if (!turn.cut_by.empty()) return turn;
+  }
   SpokenText spoken(conversation_.format(), opening_.tools);
-  const TurnRequest request{.max_new_tokens = settings_.max_new_tokens,
-                            .sampling = settings_.sampling,
-                            .seed = settings_.seed,
-                            .stop_tokens = conversation_.end_tokens()};
-  const auto on_token = [&](const SampledToken& token) {
-    trajectory_.append_sampled(token.token, token.logprob, token.version);
-    turn.completion_ids.push_back(token.token);
-    turn.logprobs.push_back(token.logprob);
-    if (token.turn_ended && token.end == TurnEnd::kLength)
-      turn.cut_by = fmt::format("the {} tokens of a turn", settings_.max_new_tokens);
-    if (token.turn_ended && token.end == TurnEnd::kContext) turn.cut_by = no_room;
+  const auto say = [&](const Piece& piece) {
     if (!listener.text) return;
-    if (const auto piece = spoken.grow(conversation_.text_of(turn.completion_ids)); !piece.empty())
-      listener.text(piece);
+    if (const auto text = spoken.grow(conversation_.text_of(piece.tokens)); !text.empty()) listener.text(text);
   };
-  Status status = source_.sample(settings_.conversation, turn.prompt_ids, request, on_token, stop);
-  if (status.code() == Code::kExhausted) {
-    turn.cut_by = no_room;
+  Piece piece = TRY(sample(next, say, stop));
+  turn.prompt_ids = std::move(piece.prompt);
+  turn.cut_by = std::move(piece.cut_by);
+  turn.completion_ids = std::move(piece.tokens);
+  turn.logprobs = std::move(piece.logprobs);
+  if (turn.completion_ids.empty()) {
+    if (turn.use.completion == 0u) turn.use.completion.reset();
     return turn;
   }
-  TRY(std::move(status));
-  turn.use = {.prompt = turn.prompt_ids.size(), .cached = std::nullopt, .completion = turn.completion_ids.size()};
+  turn.use.prompt = turn.prompt_ids.size();
+  *turn.use.completion += turn.completion_ids.size();
   last_turn_ = turn.completion_ids;
   said_ = conversation_.read(last_turn_, opening_.tools);
   turn.text = said_.text;

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "base/file.h"
+#include "envs/episodes/profile.h"
 #include "model/weights.h"
 #include "rollout/agent/agent_model.h"
 #include "rollout/agent/conversation.h"
@@ -23,6 +24,7 @@ struct EngineModelSettings {
   std::vector<std::string> tools = envs::prompted_tools();  // that are offered
   std::vector<envs::ForeignTool> foreign_tools;             // beside them
   std::string system = std::string(envs::kSystemMessage);   // where the template writes the tools
+  envs::Compaction compaction;                              // of the harness profile
   SequenceId conversation = 1;                              // at the source
 };
 
@@ -54,11 +56,22 @@ class EngineModel final : public AgentModel {
   Result<AgentTurn> turn(std::span<const envs::ToolOutcome> replies, const TurnListener& listener,
                          const std::stop_token& stop) override;
 
-  // All tokens so far.
+  // All tokens so far, in segments where the conversation was summed up.
   const Trajectory& trajectory() const { return trajectory_; }
 
  private:
-  Result<std::vector<int32_t>> next_tokens(std::span<const envs::ToolOutcome> replies) const;
+  struct Piece {  // what was sampled after `prompt`
+    std::vector<int32_t> prompt, tokens;
+    std::vector<float> logprobs;
+    std::string cut_by;
+  };
+  Result<std::vector<int32_t>> opening_tokens() const;
+  Result<Piece> sample(std::span<const int32_t> next, const std::function<void(const Piece&)>& on_token,
+                       const std::stop_token& stop);
+  // Has the conversation summed up, into turn.summary, and gives the tokens that the next segment begins with; none
+  // where turn.cut_by says why there is no summary.
+  Result<std::vector<int32_t>> compact(const Reply& reply, AgentTurn& turn, const TurnListener& listener,
+                                       const std::stop_token& stop);
 
   TurnSource& source_;
   const Conversation& conversation_;

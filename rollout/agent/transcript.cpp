@@ -70,6 +70,7 @@ Json atif_of(const TranscriptHead& head, const AgentRecord& record, std::span<co
     if (!turn.calls.empty()) step["tool_calls"] = calls_of(turn);
     if (!round.outcomes.empty()) step["observation"] = results_of(round);
     if (auto metrics = metrics_of(turn); !metrics.empty()) step["metrics"] = std::move(metrics);
+    if (!turn.summary.empty()) step["extra"]["summary"] = turn.summary;
     if (!turn.cut_by.empty()) step["extra"]["cut_by"] = turn.cut_by;
     prompt += turn.use.prompt.value_or(0);
     completion += turn.use.completion.value_or(0);

@@ -64,6 +64,7 @@ Json to_json(const Event& event) {
                          {"prompt_tokens", e.prompt_tokens},
                          {"sampled_tokens", e.sampled_tokens},
                          {"seconds", e.seconds}};
+            if (e.compactions > 0) json["compactions"] = e.compactions;
             if (!e.turn_rewards.empty()) json["turn_rewards"] = e.turn_rewards;
             if (!e.shown.empty()) json["shown"] = e.shown;
             return json;
@@ -130,6 +131,7 @@ Result<Event> event_from_json(const Json& json) {
                .turns = json.at("turns").get<uint32_t>(),
                .tool_calls = json.at("tool_calls").get<uint32_t>(),
                .retokenised_turns = json.value("retokenised_turns", 0u),  // logs of before have none
+               .compactions = json.value("compactions", 0u),
                .steals = json.at("steals").get<uint32_t>(),
                .prompt_tokens = json.at("prompt_tokens").get<uint32_t>(),
                .sampled_tokens = json.at("sampled_tokens").get<uint32_t>(),

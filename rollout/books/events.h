@@ -52,7 +52,8 @@ struct Commit {
   std::vector<double> turn_rewards = {};  // one for each message of the model, or none
   std::string shown = {};                 // what a judge compares with its siblings
   uint64_t first_version = 0, last_version = 0;
-  uint32_t turns = 0, tool_calls = 0, retokenised_turns = 0, steals = 0, prompt_tokens = 0, sampled_tokens = 0;
+  uint32_t turns = 0, tool_calls = 0, retokenised_turns = 0, compactions = 0, steals = 0, prompt_tokens = 0,
+           sampled_tokens = 0;
   double seconds = 0;
 };
 struct TrainerJoined {

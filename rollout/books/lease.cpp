@@ -62,6 +62,7 @@ void write_commit(const Commit& commit, wire::Commit::Builder out) {
   out.setSampledTokens(commit.sampled_tokens);
   out.setSteals(commit.steals);
   out.setRetokenisedTurns(commit.retokenised_turns);
+  out.setCompactions(commit.compactions);
 }
 
 Commit read_commit(const std::string& worker, wire::Commit::Reader in) {
@@ -75,6 +76,7 @@ Commit read_commit(const std::string& worker, wire::Commit::Reader in) {
                 .turns = in.getTurns(),
                 .tool_calls = in.getToolCalls(),
                 .retokenised_turns = in.getRetokenisedTurns(),
+                .compactions = in.getCompactions(),
                 .steals = in.getSteals(),
                 .prompt_tokens = in.getPromptTokens(),
                 .sampled_tokens = in.getSampledTokens(),

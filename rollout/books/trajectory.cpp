@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/digest.h"
+#include "base/segments.h"
 
 namespace tandem::rollout {
 
@@ -46,8 +47,17 @@ void take(std::string_view& bytes, size_t count, std::vector<T>& values) {
   bytes.remove_prefix(count * sizeof(T));
 }
 
-// Of a record; the same as 1, which did not say so.
-constexpr int kTrajectoryFormat = 2;
+// Of a record: 2 is the same as 1, which did not say so; 3 is one of several segments, which programs of before would
+// take for one.
+constexpr int kTrajectoryFormat = 2, kSegmentsFormat = 3;
+
+bool are_segments(std::span<const uint32_t> later, size_t count) {
+  return later.size() < kMostSegments && are_parts(later, count);
+}
+
+Digest digest_of_lists(const Trajectory& t) {
+  return tandem::digest_of(all_bytes(t) + std::string(bytes_of(t.later_segments)));
+}
 
 constexpr size_t kBytesPerToken = sizeof(int32_t) + sizeof(uint8_t) + sizeof(float) + sizeof(uint64_t);
 
@@ -60,10 +70,12 @@ void write_trajectory(const Trajectory& t, wire::Trajectory::Builder out, wire::
   out.setAttempt(t.key.attempt);
   out.setGroup(t.group);
   out.setCount(static_cast<uint32_t>(t.tokens.size()));
-  const Digest digest = digest_of(all_bytes(t));
+  const Digest digest = digest_of_lists(t);
   out.setDigestLow(digest.low);
   out.setDigestHigh(digest.high);
   out.setNumericsId(t.numerics_id);
+  auto segments = out.initLaterSegments(static_cast<unsigned>(t.later_segments.size()));
+  for (size_t i = 0; i < t.later_segments.size(); ++i) segments.set(static_cast<unsigned>(i), t.later_segments[i]);
   message.add_bulk_of(std::span<const int32_t>(t.tokens));
   message.add_bulk_of(std::span<const uint8_t>(t.sampled));
   message.add_bulk_of(std::span<const float>(t.logprobs));
@@ -76,9 +88,13 @@ Result<Trajectory> read_trajectory(wire::Trajectory::Reader in, const wire::Inco
   t.sampled = TRY(message.bulk_of<uint8_t>(1, in.getCount()));
   t.logprobs = TRY(message.bulk_of<float>(2, in.getCount()));
   t.versions = TRY(message.bulk_of<uint64_t>(3, in.getCount()));
-  if (digest_of(all_bytes(t)) != Digest{in.getDigestLow(), in.getDigestHigh()}) {
+  const auto segments = in.getLaterSegments();
+  for (unsigned i = 0; i < segments.size() && i < kMostSegments; ++i) t.later_segments.push_back(segments[i]);
+  if (digest_of_lists(t) != Digest{in.getDigestLow(), in.getDigestHigh()}) {
     return fail(Status::corrupt(fmt::format("the trajectory of episode {} was damaged on its way", t.key.episode)));
   }
+  if (!are_segments(t.later_segments, t.tokens.size()))
+    return fail(Status::corrupt(fmt::format("the segments of episode {} do not fit its tokens", t.key.episode)));
   return t;
 }
 
@@ -91,9 +107,13 @@ Status TrajectoryStore::append(const Trajectory& trajectory) {
 Status TrajectoryStore::append(std::span<const Trajectory* const> trajectories) {
   for (const Trajectory* const trajectory : trajectories) {
     const Trajectory& t = *trajectory;
-    const Json head = {{"format", kTrajectoryFormat},  {"episode", t.key.episode},
-                       {"attempt", t.key.attempt},     {"group", t.group},
-                       {"numerics_id", t.numerics_id}, {"count", t.tokens.size()}};
+    Json head = {{"format", kTrajectoryFormat},  {"episode", t.key.episode},
+                 {"attempt", t.key.attempt},     {"group", t.group},
+                 {"numerics_id", t.numerics_id}, {"count", t.tokens.size()}};
+    if (!t.later_segments.empty()) {
+      head["format"] = kSegmentsFormat;
+      head["later_segments"] = t.later_segments;
+    }
     offsets_[t.key] = TRY(log_->append(dump_json(head) + "\n" + all_bytes(t)));
   }
   return log_->sync();
@@ -117,6 +137,9 @@ Result<Trajectory> TrajectoryStore::read(const EpisodeKey& key) const {
   take(bytes, count, t.sampled);
   take(bytes, count, t.logprobs);
   take(bytes, count, t.versions);
+  t.later_segments = head.value("later_segments", std::vector<uint32_t>());
+  if (!are_segments(t.later_segments, count))
+    return fail(Status::corrupt("the segments of a trajectory do not fit its tokens").at(path_.string()));
   return t;
 }
 
@@ -125,7 +148,8 @@ Status TrajectoryStore::index() {
   file_ = TRY(open_regular_file(path_));
   const auto visit = [&](std::string_view record, uint64_t offset) -> Status {
     const Json head = TRY(parse_json(record.substr(0, record.find('\n'))));
-    if (auto format = format_of(head, kTrajectoryFormat); !format)
+    const bool has_segments = head.value("format", 1) == kSegmentsFormat;
+    if (auto format = format_of(head, kTrajectoryFormat); !format && !has_segments)
       return std::move(format).error().at(fmt::format("{}, byte {}", path_.string(), offset));
     offsets_[{head.value("episode", uint64_t{0}), head.value("attempt", uint32_t{0})}] = offset;
     return {};

@@ -2,6 +2,10 @@
 //
 // Token ids are those of the episode; no text is tokenised again. The four lists have one length. Logprobs and versions
 // have a meaning only where `sampled` is 1.
+//
+// An episode whose conversation was summed up has several segments, one behind the other in the lists: each is a
+// conversation from its first token on, and sees nothing of the segments before it. The model's last turn of a segment
+// that another follows is the summary.
 #pragma once
 
 #include <cstdint>
@@ -24,14 +28,21 @@ struct Trajectory {
   std::vector<uint8_t> sampled;
   std::vector<float> logprobs;
   std::vector<uint64_t> versions;
+  std::vector<uint32_t> later_segments;  // where they begin, ascending; empty: there is one segment
   friend bool operator==(const Trajectory&, const Trajectory&) = default;
 
   void append(std::span<const int32_t> observed);
   void append_sampled(int32_t token, float logprob, uint64_t version);
+  void begin_segment() { later_segments.push_back(static_cast<uint32_t>(tokens.size())); }
+  // Where the last segment begins, and its tokens.
+  size_t last_segment() const { return later_segments.empty() ? 0 : later_segments.back(); }
+  std::span<const int32_t> last_tokens() const { return std::span(tokens).subspan(last_segment()); }
 };
 
 // Bytes of its lists.
 size_t bytes_of(const Trajectory& trajectory);
+
+inline constexpr size_t kMostSegments = 256;  // of what is read
 
 // As a message (header fields and four bulk frames) and back; kCorrupt where lengths or the digest do not fit.
 void write_trajectory(const Trajectory& trajectory, wire::Trajectory::Builder out, wire::Outgoing& message);

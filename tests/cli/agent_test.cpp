@@ -279,6 +279,43 @@ TEST_F(Agent, what_an_agent_leaves_that_does_not_come_to_its_end_is_written_for_
   }
 }
 
+TEST_F(Agent, a_conversation_that_outgrows_its_profile_is_summed_up_by_the_server_and_begins_anew) {
+  ScriptedServer server;
+  const auto say = [&](const std::string& words, const std::vector<Json>& calls, int tokens) {
+    Json message = {{"role", "assistant"}, {"content", words}};
+    if (!calls.empty()) message["tool_calls"] = calls;
+    server.answer({200,
+                   {{"Content-Type", "application/json"}},
+                   dump_json({{"model", "scripted"},
+                              {"choices", {{{"message", message}, {"finish_reason", "stop"}}}},
+                              {"usage", {{"prompt_tokens", tokens}, {"completion_tokens", 5}}}})});
+  };
+  say("I look.", {ScriptedServer::call("c1", "read_file", {{"target_file", "app.ini"}})}, 700);
+  say("The limit is 20; it must be 40.", {}, 900);
+  say("I change it.", {edit("c2", "app.ini", "cache_limit = 20", "cache_limit = 40")}, 100);
+  say("Done.", {}, 150);
+  const fs::path profile = root() / "long.yaml", transcript = root() / "summed.json";
+  ASSERT_TRUE(write_file(profile,
+                         "version: 1\ntools: [read_file, search_replace]\n"
+                         "compaction: {at: 600, request: Sum up., heading: 'So far:'}\n"));
+  ASSERT_EQ(run(with(server, {"--profile", profile.string(), "--yes", "--transcript", transcript.string()})), 0)
+      << text(output());
+  EXPECT_EQ(get("app.ini"), "[cache]\ncache_limit = 40\n");
+  const auto requests = server.requests();
+  ASSERT_EQ(requests.size(), 4u);
+  const auto last_of = [&](size_t request) { return requests[request]["messages"].back(); };
+  EXPECT_EQ(last_of(1)["content"], "Sum up.");
+  const auto task = requests[0]["messages"].back()["content"].get<std::string>();
+  EXPECT_EQ(requests[2]["messages"].size(), requests[0]["messages"].size()) << "nothing else stays";
+  EXPECT_EQ(last_of(2)["content"], task + "\n\nSo far:\nThe limit is 20; it must be 40.");
+  EXPECT_EQ(last_of(3)["role"], "tool");
+  EXPECT_NE(text(output()).find("the conversation has 705 tokens: it is summed up"), std::string::npos);
+  const Json steps = json(transcript)["steps"];
+  EXPECT_TRUE(std::ranges::any_of(steps, [](const Json& step) {
+    return step.contains("extra") && step["extra"].value("summary", "") == "The limit is 20; it must be 40.";
+  }));
+}
+
 TEST_F(Agent, where_a_change_is_the_end_no_further_turn_is_asked_for) {
   ScriptedServer server;
   server.stream("I look.", {ScriptedServer::call("c1", "read_file", {{"target_file", "app.ini"}})});

@@ -112,6 +112,47 @@ TEST_F(Scoring, in_fp8_gives_what_was_recorded_while_sampling_and_what_the_train
   EXPECT_GT(same_and_other(recorded, run_dir / "model", {"--weights", "bf16"}).second, 0u);
 }
 
+// Prompts of the tiny job have 27 tokens, so a turn with calls brings a conversation beyond 60.
+TEST_F(RunTest, conversations_that_are_summed_up_train_as_one_episode_with_any_number_of_ranks_and_are_replayed) {
+  std::map<int, std::string> weights;
+  for (const int ranks : {1, 2}) {
+    const fs::path run_dir = root() / fmt::format("summed-{}", ranks);
+    ASSERT_EQ(run({"run.steps=4", "tasks.heldout=0", "run.deterministic=true", "trainer.groups_per_step=4",
+                   "env.compact_at=60", "trainer.keep_checkpoints=all", fmt::format("trainer.ranks={}", ranks)},
+                  run_dir),
+              0)
+        << text(output());
+    weights[ranks] = text(run_dir / "export" / "model.safetensors");
+    const Json summary = json(run_dir / "summary.json");
+    EXPECT_GT(summary["compactions"].get<int>(), 0);
+    EXPECT_EQ(summary["logprob"]["max_abs_diff"], 0.0);
+  }
+  EXPECT_EQ(weights[1], weights[2]);
+
+  const fs::path run_dir = root() / "summed-1";
+  EXPECT_NE(text(run_dir / "export" / "profile.yaml").find("compaction:"), std::string::npos);
+  ASSERT_EQ(tandem({"episodes", run_dir.string(), "--tokens"}), 0);
+  std::istringstream lines(text(output()));
+  std::vector<Json> summed_up;
+  for (std::string line; std::getline(lines, line);) {
+    const Json episode = *parse_json(line);
+    if (episode.contains("later_segments")) summed_up.push_back(episode);
+  }
+  ASSERT_FALSE(summed_up.empty());
+  for (const Json& episode : summed_up) {
+    EXPECT_EQ(episode["compactions"], episode["later_segments"].size());
+    const auto begin = episode["later_segments"][0].get<size_t>();
+    EXPECT_EQ(episode["sampled"][begin - 1], 1) << "a segment ends with its summary";
+    EXPECT_EQ(episode["tokens"][begin], episode["tokens"][0]) << "and the next begins with the opening";
+    EXPECT_EQ(episode["turns"], 2) << "the summary is none";
+  }
+  EXPECT_EQ(tandem({"replay", run_dir.string(), "--episode", std::to_string(summed_up[0]["episode"].get<int>())}), 0)
+      << text(output());
+  EXPECT_EQ(tandem({"replay", run_dir.string(), "--step", "4"}), 0) << text(output());
+  EXPECT_EQ(tandem({"run", TANDEM_SOURCE_DIR "/configs/tiny.yaml", "--dry-run", "env.compact_at=500"}), 2);
+  EXPECT_NE(text(output()).find("at most 464 would do"), std::string::npos) << text(output());
+}
+
 TEST_F(RunTest, a_deterministic_run_that_was_interrupted_ends_with_the_same_weights_as_one_that_was_not) {
   const Arguments settings = {"run.steps=40", "tasks.heldout=0", "run.deterministic=true",
                               "trainer.checkpoint_every=2"};

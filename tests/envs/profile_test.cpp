@@ -11,6 +11,7 @@ namespace tandem::envs {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 TEST(Profiles, those_of_the_folder_are_the_built_in_ones) {
   for (const auto& [name, profile] : {std::pair("small", small_profile()), std::pair("default", default_profile())}) {
@@ -52,6 +53,37 @@ TEST(Profiles, differences_name_each_key) {
   EXPECT_EQ(differences(learned, used), (std::vector<std::string>{"tools: grep is not offered",
                                                                   "tools: todo_write is offered, which it has not met",
                                                                   "output_bytes: 9, and it learned with 2000"}));
+}
+
+TEST(Profiles, a_compaction_is_read_written_and_told_apart_and_none_keeps_the_digest) {
+  Scratch folder;
+  folder.put("p.yaml", "version: 1\ntools: [read_file]\ncompaction: {at: 6000}\n");
+  const auto usual = read_profile(folder.path / "p.yaml");
+  ASSERT_TRUE(usual) << usual.error().to_string();
+  EXPECT_EQ(usual->compaction,
+            (Compaction{.at = 6000, .most = 8, .request = kCompactionRequest, .heading = kCompactionHeading}));
+  Profile own = *usual;
+  own.compaction = {.at = 900, .most = 2, .request = "Sum \"it\" up:\nbriefly.", .heading = "So far:"};
+  folder.put("profile.yaml", to_yaml(own));
+  EXPECT_EQ(*profile_of_model(folder.path, small_profile()), own);
+  EXPECT_NE(digest_of(own), digest_of(*usual));
+  EXPECT_EQ(differences(*usual, own),
+            std::vector<std::string>{"compaction: at 900 tokens, and it learned with 6000 (0: never)"});
+  own.compaction.at = 6000;
+  EXPECT_EQ(differences(*usual, own),
+            std::vector<std::string>{"compaction: another number of summaries, or other words"});
+  Profile none = *usual;
+  none.compaction = {};
+  EXPECT_THAT(to_yaml(none), Not(HasSubstr("compaction")));
+
+  folder.put("wrong.yaml",
+             "version: 1\ntools: [read_file]\ncompaction: {at: 3, most: 999, request: '', headding: x}\n");
+  const auto wrong = read_profile(folder.path / "wrong.yaml");
+  ASSERT_FALSE(wrong);
+  for (const char* part : {"at", "most", "request has 1 to 4096 bytes", "headding", "heading"})
+    EXPECT_THAT(wrong.error().message(), HasSubstr(part));
+  folder.put("without.yaml", "version: 1\ntools: [read_file]\ncompaction: {most: 3}\n");
+  EXPECT_THAT(read_profile(folder.path / "without.yaml").error().message(), HasSubstr("compaction needs at"));
 }
 
 }  // namespace

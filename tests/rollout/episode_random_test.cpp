@@ -174,7 +174,7 @@ class RandomWorld {
   void carry_out(int rollout, Life& life, const Episode::Continue&) {
     life.left_to_sample = 1 + static_cast<int>(random_.below(10));
     if (random_.chance(0.05)) return step(rollout, Episode::TurnRefused{Status::exhausted("full")});
-    step(rollout, Episode::TurnOpened{{4}});
+    step(rollout, Episode::TurnOpened{.tokens = {4}, .asks_for_summary = random_.chance(0.2)});
   }
   void carry_out(int rollout, Life& life, const Episode::Resume&) {
     life.left_to_sample = 1 + static_cast<int>(random_.below(10));

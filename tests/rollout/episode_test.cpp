@@ -173,6 +173,67 @@ TEST_F(EpisodeTest, an_answer_that_ends_a_step_of_the_task_is_followed_by_the_ne
   EXPECT_EQ(step(next), Words{"continue now this"});
 }
 
+TEST_F(EpisodeTest, a_summary_is_no_turn_and_the_episode_goes_on_from_it_in_a_segment_of_its_own) {
+  reach(Waiting::kTools);
+  EXPECT_EQ(step(called()), Words{"continue done"});
+  step(Episode::TurnOpened{.tokens = {4}, .asks_for_summary = true});
+  EXPECT_TRUE(episode_->is_summarising());
+  EXPECT_EQ(episode_->compactions(), 0u);
+  step(Episode::Sampled{8, -2, 3});
+  EXPECT_EQ(step(Episode::TurnEnded{{.text = "I looked"}, false}), (Words{"end sampling", "open"}));
+  EXPECT_EQ(episode_->compactions(), 1u) << "what the next segment is opened with depends on it";
+  EXPECT_FALSE(episode_->is_summarising());
+  step(Episode::TurnOpened{{1, 2, 5}});
+  EXPECT_EQ(episode_->turn_tokens().size(), 0u) << "the summary is of the segment before";
+  step(Episode::Sampled{9, -3, 4});
+  EXPECT_EQ(step(Episode::TurnEnded{an_answer(), false}), Words{"call 3 turn 2 the answer"}) << "the second message";
+  step(heard());
+  step(Episode::Scored{.ask = ask_, .reward = 1, .terms = {}});
+  step(Episode::Stored{kKey});
+  EXPECT_EQ(episode_->trajectory().tokens, (std::vector<int32_t>{1, 2, 3, 7, 4, 8, 1, 2, 5, 9}));
+  EXPECT_EQ(episode_->trajectory().later_segments, (std::vector<uint32_t>{6}));
+  EXPECT_EQ(commit_.compactions, 1u);
+  EXPECT_EQ(commit_.turns, 2u);
+  EXPECT_EQ(commit_.sampled_tokens, 3u);
+  EXPECT_EQ(commit_.prompt_tokens, 3u) << "of the opening";
+}
+
+TEST_F(EpisodeTest, a_summary_that_is_cut_or_empty_and_one_that_finds_no_room_truncate) {
+  for (const auto& [words, is_cut] : {std::pair("I lo", true), {"", false}}) {
+    reach(Waiting::kTools);
+    step(called());
+    step(Episode::TurnOpened{.tokens = {4}, .asks_for_summary = true});
+    step(Episode::Sampled{8, -2, 3});
+    EXPECT_EQ(step(Episode::TurnEnded{{.text = words}, is_cut}), (Words{"end sampling", "score 3 ''"}));
+    EXPECT_TRUE(episode_->trajectory().later_segments.empty());
+  }
+  reach(Waiting::kTools);
+  step(called());
+  step(Episode::TurnOpened{.tokens = {4}, .asks_for_summary = true});
+  step(Episode::TurnEnded{{.text = "long"}, false});
+  EXPECT_EQ(step(Episode::TurnRefused{Status::exhausted("full")}).back(), "score 3 ''");
+  EXPECT_TRUE(episode_->trajectory().later_segments.empty()) << "no segment is empty";
+}
+
+TEST_F(EpisodeTest, one_that_is_being_summed_up_goes_on_with_its_summary_elsewhere) {
+  reach(Waiting::kTokens);
+  step(Episode::TurnEnded{an_answer(), false});
+  Episode::Called next = heard();
+  next.instruction = "now this";
+  step(next);
+  step(Episode::TurnOpened{.tokens = {4}, .asks_for_summary = true});
+  step(Episode::Sampled{8, -2, 3});
+  step(Episode::Stolen{"there"});
+  Episode taken(handover_, settings(), now_);
+  step(taken, Episode::Tick{3});
+  step(taken, Episode::Ours{kKey, 1});
+  EXPECT_EQ(step(taken, Episode::Tick{3}), Words{"resume"});
+  EXPECT_TRUE(taken.is_summarising());
+  EXPECT_EQ(step(taken, Episode::TurnEnded{{.text = "I looked"}, false}), (Words{"end sampling", "open"}));
+  EXPECT_EQ(taken.opening().messages, episode_->opening().messages);
+  EXPECT_EQ(taken.instruction(), "now this");
+}
+
 TEST_F(EpisodeTest, a_server_that_does_not_answer_every_call_has_failed) {
   reach(Waiting::kTools);
   EXPECT_EQ(step(heard()), (Words{"note", "end sampling", "release 9 at 1", "commit infra_error"}));

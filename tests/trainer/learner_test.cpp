@@ -364,5 +364,66 @@ TEST(Learner, learns_with_every_optimizer_and_goes_on_from_its_checkpoints_and_n
   fs::remove_all(folder);
 }
 
+// Two samples of one prompt as one sample of two segments, the second of which sees nothing of the first.
+Sample joined(const Sample& first, const Sample& second) {
+  Sample sample = first;
+  sample.later_segments = {static_cast<uint32_t>(first.tokens.size())};
+  sample.tokens.insert(sample.tokens.end(), second.tokens.begin(), second.tokens.end());
+  sample.trained.insert(sample.trained.end(), second.trained.begin(), second.trained.end());
+  sample.logprobs.insert(sample.logprobs.end(), second.logprobs.begin(), second.logprobs.end());
+  sample.versions.insert(sample.versions.end(), second.versions.begin(), second.versions.end());
+  return sample;
+}
+
+TEST(Learner, segments_have_the_gradients_of_rows_of_their_own_and_share_what_they_begin_with) {
+  // A mean over all tokens does not ask which row a token is of.
+  const auto algorithm = *algorithm_from_json(Json::parse(R"({"name": "dapo"})"));
+  Learner apart = tiny_learner(), together = tiny_learner();
+  auto samples = samples_of(apart, 0.1);
+  samples[1].advantage = samples[0].advantage;
+  for (Sample& sample : samples) sample.group = 5;
+  const std::vector<Sample> summed_up = {joined(samples[0], samples[1]), samples[2]};
+  const auto by_rows = apart.reinforce(samples, algorithm, 7);
+  const auto by_segments = together.reinforce(summed_up, algorithm, 7);
+  ASSERT_TRUE(by_rows && by_segments);
+  EXPECT_NEAR(by_segments->loss, by_rows->loss, 1e-12);
+  EXPECT_NEAR(by_segments->grad_norm, by_rows->grad_norm, 1e-6 * by_rows->grad_norm);
+  EXPECT_GT(by_rows->grad_norm, 0);
+  EXPECT_EQ(by_segments->trained_tokens, by_rows->trained_tokens);
+  EXPECT_EQ(by_segments->compared_tokens, by_rows->compared_tokens);
+  EXPECT_EQ(by_segments->max_abs_logprob_diff, by_rows->max_abs_logprob_diff) << "each token after its own segment";
+  EXPECT_EQ(by_segments->tree_tokens, by_rows->tree_tokens) << "the prompt is computed once";
+  double furthest = 0;
+  const auto a = apart.weights().flat(), b = together.weights().flat();
+  for (size_t i = 0; i < a.size(); ++i)
+    furthest = std::max(furthest, std::abs(double{kernels::to_float(a[i])} - kernels::to_float(b[i])));
+  EXPECT_LT(furthest, 1e-6);
+}
+
+TEST(Learner, a_summary_has_no_turn_reward_and_the_turns_behind_it_keep_theirs) {
+  struct Watching final : LossFunction {
+    mutable LossBatch batch;
+    Result<FunctionOutput> compute(const FunctionInput& input) const override {
+      batch = input.batch;
+      return FunctionOutput{.loss = 0, .grad_logprobs = Rows(input.advantages.size(), 0)};
+    }
+  };
+  Learner learner = tiny_learner();
+  const auto samples = samples_of(learner, 0);
+  // Turns of two tokens and of two: the second is the summary. Then turns of two and of six.
+  Sample sample = joined(samples[0], samples[1]);
+  sample.advantage = 1;
+  sample.turn_rewards = {0.25, 0.5, 0.125};
+  const auto watching = std::make_shared<Watching>();
+  learner.use(watching);
+  ASSERT_TRUE(learner.reinforce(
+      std::span(&sample, 1),
+      *algorithm_from_json(
+          {{"name", "torch"}, {"script", "x"}, {"advantage", "reinforce++"}, {"whiten_advantages", false}}),
+      7));
+  EXPECT_EQ(watching->batch.rewards, (Rows{0, 0.25, 0, 0, 0, 0.5, 0, 0, 0, 0, 0, 0.25}));
+  EXPECT_EQ(watching->batch.turns, (std::vector<int64_t>{0, 0, 1, 1, 2, 2, 3, 3, 3, 3, 3, 3}));
+}
+
 }  // namespace
 }  // namespace tandem::trainer

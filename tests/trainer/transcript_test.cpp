@@ -295,6 +295,14 @@ TEST(SampleReader, leaves_out_what_is_too_long_badly_rewarded_or_held_out_and_co
   EXPECT_EQ(set->train[0].sample.tokens, (std::vector<int32_t>{5, 6, 2}));
   EXPECT_EQ(set->low_reward + set->heldout + set->without_reward, 3);
   EXPECT_EQ(read(episodes, {.min_reward = 0.5})->train.size(), 2u);
+  // The longest segment is what has to fit, and nothing of it is learned that nothing stands before.
+  const std::string summed_up = "{\"tokens\": [5, 6, 2, 5, 7, 2], \"sampled\": [0, 1, 1, 1, 1, 1], \"reward\": 1, ";
+  set = read(summed_up + "\"later_segments\": [3]}\n", {.max_tokens = 3});
+  ASSERT_TRUE(set) << set.error().to_string();
+  EXPECT_EQ(set->train.at(0).sample.later_segments, std::vector<uint32_t>{3});
+  EXPECT_EQ(set->train[0].sample.trained, (std::vector<uint8_t>{0, 1, 1, 0, 1, 1}));
+  for (const char* wrong : {"[6]", "[0]", "[-1]", "[3, 2]", "[1.5]"})
+    EXPECT_FALSE(read(summed_up + "\"later_segments\": " + wrong + "}\n", {})) << wrong;
   set = read("{\"tokens\": [5, 49000], \"sampled\": [0, 1], \"reward\": 1}\n", {});
   ASSERT_FALSE(set);
   EXPECT_NE(set.error().message().find("has token 49000, and the model's vocabulary ends at"), std::string::npos);

@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "kernels/optimizer.h"
+#include "trainer/learn/segment_logprobs.h"
 
 namespace tandem::trainer {
 
@@ -390,8 +391,7 @@ Status Learner::verify_previous(std::span<const Sample> samples, uint64_t versio
     }
     if (picks.empty() || tokens + sample.tokens.size() > kMaxTokens) continue;
     tokens += sample.tokens.size();
-    const std::span<const int32_t> view = sample.tokens;
-    const auto logprobs = TRY(tape_->forward(stream_, *previous_, merge(std::span(&view, 1)), picks));
+    const auto logprobs = TRY(logprobs_of(*tape_, stream_, *previous_, sample.tokens, sample.later_segments, picks));
     for (size_t i = 0; i < picks.size(); ++i) {
       metrics.max_abs_logprob_diff =
           std::max(metrics.max_abs_logprob_diff, std::abs(static_cast<double>(logprobs[i]) - expected[i]));

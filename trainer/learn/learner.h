@@ -46,6 +46,10 @@ struct Sample {
   std::optional<uint64_t> group;   // samples of one group follow each other; none: a group of its own
   // Of a reward the part that each turn has: on the last token of the turn, the rest on the last of all. Empty: none.
   std::vector<double> turn_rewards = {};
+  // Where segments begin that see nothing of those before them, ascending; empty: there is one. The sample is one
+  // sequence of the loss whatever their number. The last turn of a segment that another follows is a summary, which has
+  // no turn reward of its own.
+  std::vector<uint32_t> later_segments = {};
 };
 
 // Runs of samples of one group.

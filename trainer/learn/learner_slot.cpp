@@ -1,9 +1,28 @@
 // The passes of one slot: forward over the trees of its samples, their gradients, and back.
 #include <algorithm>
 
+#include "base/segments.h"
 #include "trainer/learn/learner.h"
 
 namespace tandem::trainer {
+
+namespace {
+
+using View = std::span<const int32_t>;
+
+// What they have in common at their beginnings.
+size_t shared(View a, View b) {
+  return static_cast<size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
+}
+
+// Of a tree with these segments more; at most, as later ones may share more than the opening with each other.
+int rows_with(const TreeRows& tree, std::span<const View> segments) {
+  int rows = tree.rows_with(segments.front());
+  for (const View later : segments.subspan(1)) rows += static_cast<int>(later.size() - shared(segments.front(), later));
+  return rows;
+}
+
+}  // namespace
 
 // Samples that follow each other share prefixes (they come group by group), so passes are cut between samples.
 Result<Learner::PassCounts> Learner::run_slot(std::span<const Sample> samples, std::span<const size_t> places,
@@ -12,15 +31,21 @@ Result<Learner::PassCounts> Learner::run_slot(std::span<const Sample> samples, s
                                               Asked asked) {
   PassCounts sum;
   for (size_t begin = 0; begin < places.size();) {
-    std::vector<std::span<const int32_t>> views;
+    std::vector<View> views;
+    std::vector<size_t> first_views;  // of each sample
     TreeRows size;
     size_t end = begin;
     for (; end < places.size(); ++end) {
-      const auto& tokens = samples[places[end]].tokens;
-      if (end > begin && size.rows_with(tokens) > settings_.max_pass_tokens) break;
-      size.add(tokens);
-      views.push_back(tokens);
+      const Sample& sample = samples[places[end]];
+      const auto segments = split_at(View(sample.tokens), sample.later_segments);
+      if (end > begin && rows_with(size, segments) > settings_.max_pass_tokens) break;
+      first_views.push_back(views.size());
+      for (const View segment : segments) {
+        size.add(segment);
+        views.push_back(segment);
+      }
     }
+    first_views.push_back(views.size());
     const TokenTree tree = merge(views);
     struct Wanted {
       TokenPick pick;
@@ -31,9 +56,14 @@ Result<Learner::PassCounts> Learner::run_slot(std::span<const Sample> samples, s
     std::vector<size_t> counts(end - begin, 0);
     for (size_t s = begin; s < end; ++s) {
       const Sample& sample = samples[places[s]];
-      const auto rows = tree.rows_of(static_cast<int>(s - begin), sample.tokens.size());
-      for (size_t i = 1; i < sample.tokens.size(); ++i) {
-        if (sample.trained[i]) wanted.push_back({{rows[i - 1], sample.tokens[i]}, s - begin, counts[s - begin]++});
+      size_t first = 0;  // token of the segment
+      for (size_t view = first_views[s - begin]; view < first_views[s - begin + 1]; ++view) {
+        const auto rows = tree.rows_of(static_cast<int>(view), views[view].size());
+        for (size_t i = 1; i < rows.size(); ++i) {
+          if (sample.trained[first + i])
+            wanted.push_back({{rows[i - 1], sample.tokens[first + i]}, s - begin, counts[s - begin]++});
+        }
+        first += rows.size();
       }
       sum.sample_tokens += static_cast<int64_t>(sample.tokens.size());
     }

@@ -20,6 +20,12 @@ size_t count_trained(const Sample& sample) {
                                 : static_cast<size_t>(std::count(sample.trained.begin() + 1, sample.trained.end(), 1));
 }
 
+constexpr size_t kNoReward = SIZE_MAX;
+
+bool is_end_of_segment(const Sample& sample, size_t token) {
+  return std::ranges::binary_search(sample.later_segments, static_cast<uint32_t>(token + 1));
+}
+
 // What is known of the samples without the model.
 LossBatch rows_of(std::span<const Sample> samples) {
   LossBatch batch{.rows = samples.size(), .length = 1};
@@ -33,9 +39,15 @@ LossBatch rows_of(std::span<const Sample> samples) {
     const Sample& sample = samples[row];
     size_t at = row * batch.length;
     int64_t turn = -1;
+    std::vector<size_t> rewarded;  // of a turn: which of the turn rewards it has; a summary has none
+    size_t summaries = 0;
     for (size_t i = 1; i < sample.tokens.size(); ++i) {
       if (!sample.trained[i]) continue;
-      if (!sample.trained[i - 1] || turn < 0) ++turn;
+      if (!sample.trained[i - 1] || turn < 0) rewarded.push_back(static_cast<size_t>(++turn) - summaries);
+      if (is_end_of_segment(sample, i)) {
+        rewarded.back() = kNoReward;
+        ++summaries;
+      }
       batch.mask[at] = 1;
       batch.rollout_logprobs[at] = sample.logprobs[i];
       batch.turns[at] = turn;
@@ -45,7 +57,7 @@ LossBatch rows_of(std::span<const Sample> samples) {
       batch.rewards[at - 1] = sample.advantage;
       // A turn without a trained token, such as one that is cut off at once, leaves its part with the last token.
       for (size_t i = row * batch.length; i < at; ++i) {
-        const auto of = static_cast<size_t>(batch.turns[i]);
+        const size_t of = rewarded[static_cast<size_t>(batch.turns[i])];
         const bool is_last = i + 1 == at || batch.turns[i + 1] != batch.turns[i];
         if (!is_last || of >= sample.turn_rewards.size()) continue;
         batch.rewards[i] += sample.turn_rewards[of];

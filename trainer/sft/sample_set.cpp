@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/segments.h"
 #include "base/text.h"
 #include "trainer/sft/transcript_file.h"
 
@@ -71,7 +72,11 @@ void SampleReader::add_episode(const std::string& place, Episode episode, Purpos
   } else {
     const Digest content = digest_of(bytes_of(episode.tokens));
     keep(place,
-         {.tokens = std::move(episode.tokens), .trained = std::move(episode.sampled), .logprobs = {}, .versions = {}},
+         {.tokens = std::move(episode.tokens),
+          .trained = std::move(episode.sampled),
+          .logprobs = {},
+          .versions = {},
+          .later_segments = std::move(episode.later_segments)},
          content, purpose);
   }
 }
@@ -85,11 +90,16 @@ void SampleReader::keep(const std::string& place, Sample sample, const Digest& c
     return add_mistake(fmt::format("{}: has token {}, and the model's vocabulary ends at {}: it is of another model",
                                    place, *stranger, vocabulary - 1));
   }
-  if (length > settings_.max_tokens) {
-    set_.shortest_too_long = set_.too_long++ == 0 ? length : std::min(set_.shortest_too_long, length);
+  int64_t longest = 0;
+  for (const auto segment : split_at(std::span<const int32_t>(sample.tokens), sample.later_segments))
+    longest = std::max(longest, static_cast<int64_t>(segment.size()));
+  if (longest > settings_.max_tokens) {
+    set_.shortest_too_long = set_.too_long++ == 0 ? longest : std::min(set_.shortest_too_long, longest);
     return;
   }
-  if (!sample.trained.empty()) sample.trained[0] = 0;  // nothing stands before it that it could be said after
+  // Nothing stands before it that it could be said after.
+  if (!sample.trained.empty()) sample.trained[0] = 0;
+  for (const uint32_t begin : sample.later_segments) sample.trained[begin] = 0;
   tokens_ += length;
   if (tokens_ > kMostTokens) return;  // told at the end
   set_.without_end += !renderer_.ends_its_turn(sample);

@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "base/segments.h"
 #include "base/text.h"
 
 namespace tandem::trainer {
@@ -44,6 +45,12 @@ Result<Episode> read_episode(const Json& json) {
       return fail(Status::invalid(fmt::format("sampled[{}] is {}, not 0 or 1", i, dump_json(said))));
     episode.tokens.push_back(token.get<int32_t>());
     episode.sampled.push_back(said == 1);
+  }
+  if (const auto* later = list("later_segments")) {
+    for (const Json& begin : *later)
+      episode.later_segments.push_back(begin.is_number_unsigned() ? begin.get<uint32_t>() : 0);
+    if (!are_parts(episode.later_segments, episode.tokens.size()))
+      return fail(Status::invalid("later_segments is not a list of ascending places in tokens"));
   }
   if (const auto reward = json.find("reward"); reward != json.end() && !reward->is_null()) {
     if (!reward->is_number()) return fail(Status::invalid("reward is not a number"));

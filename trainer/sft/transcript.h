@@ -30,7 +30,8 @@ struct Episode {
   std::vector<int32_t> tokens;
   std::vector<uint8_t> sampled;  // [tokens]
   std::optional<double> reward;
-  std::string split;  // "train", or which of the held-out ones; empty: not said
+  std::string split;                          // "train", or which of the held-out ones; empty: not said
+  std::vector<uint32_t> later_segments = {};  // where segments begin that see nothing of those before
 };
 
 using Transcript = std::variant<Chat, Episode>;
