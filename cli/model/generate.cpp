@@ -12,6 +12,7 @@
 #include "cli/json_lines.h"
 #include "cli/model/generate_request.h"
 #include "cli/model/model_options.h"
+#include "rollout/engine/draft_model.h"
 #include "run/run_step.h"
 
 namespace tandem::cli {
@@ -24,7 +25,7 @@ struct GenerateOptions {
   int slots = 16;
   int workers = 1;
   int max_context = 0;
-  std::string special_in_content = "text";
+  std::string special_in_content = "text", draft_model;
   int threads = static_cast<int>(std::thread::hardware_concurrency());
 };
 
@@ -225,12 +226,17 @@ Result<int> run_generate(GenerateOptions options) {
   const int max_context = options.max_context > 0 ? options.max_context : std::min(config.max_positions, 4096);
   std::vector<std::unique_ptr<Worker>> workers;
   place.threads = std::max(1, options.threads / options.workers);
+  std::shared_ptr<const model::Weights> draft;
+  if (!options.draft_model.empty()) {
+    const auto directory = TRY(run::model_directory(options.draft_model));
+    draft = TRY(rollout::load_draft_weights(directory, options.model.model, place));
+  }
+  const rollout::EngineSettings settings{
+      .slots = options.slots, .max_tokens = max_context, .speculation = rollout::Speculation::kNgram};
   for (int i = 0; i < options.workers; ++i) {
-    workers.push_back(std::make_unique<Worker>(
-        TRY(rollout::Engine::create(
-            loaded, 0, place,
-            {.slots = options.slots, .max_tokens = max_context, .speculation = rollout::Speculation::kNgram})),
-        exchange, tokenizer));
+    auto engine = TRY(rollout::Engine::create(loaded, 0, place, settings));
+    if (draft) engine.draft_with(TRY(rollout::DraftModel::create(draft, place, settings)));
+    workers.push_back(std::make_unique<Worker>(std::move(engine), exchange, tokenizer));
   }
   std::vector<std::jthread> threads;
   for (auto& worker : workers) threads.emplace_back([&] { worker->run(); });
@@ -270,6 +276,9 @@ Action add_generate(CLI::App& command) {
   command.add_option("--slots", options->slots, "Sequences that sample at once, for each worker")
       ->check(CLI::Range(1, 4096));
   command.add_option("--workers", options->workers, "Engines side by side")->check(CLI::Range(1, 64));
+  command.add_option("--draft-model", options->draft_model,
+                     "Directory of a smaller model with the same tokenizer: guesses what comes next, which changes no "
+                     "token and saves passes where it is right");
   command.add_option("--max-context", options->max_context,
                      "Longest sequence in tokens (default: the model's, at most 4096)");
   command

@@ -89,7 +89,7 @@ int worthwhile(const Draft& draft, const DraftRecord& record, const PassCost& co
   for (int count = 1; count <= static_cast<int>(draft.tokens.size()); ++count) {
     likely *= chance;
     right += likely;
-    const double spent = cost_of_rows(cost, load, count);
+    const double spent = cost_of_rows(cost, load, count) + count * draft.seconds_of_token;
     if (spent > may_lose) break;
     const double won = right * token - spent;
     if (won > most) {

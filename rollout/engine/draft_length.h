@@ -48,8 +48,9 @@ class DraftRecord {
  private:
   static constexpr int kLengths = 5;
   static int place_of(const Draft& draft);
-  static constexpr std::array<double, kLengths* kDraftSources> kFirst = {0.4, 0.5, 0.7, 0.8, 0.9,
-                                                                         0.6, 0.7, 0.8, 0.9, 0.95};
+  static constexpr std::array<double, kLengths* kDraftSources> kFirst = {0.4, 0.5, 0.7, 0.8,  0.9,   //
+                                                                         0.6, 0.7, 0.8, 0.9,  0.95,  //
+                                                                         0.5, 0.6, 0.7, 0.75, 0.8};
   std::array<double, kLengths* kDraftSources> chances_ = kFirst;
 };
 

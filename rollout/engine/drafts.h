@@ -1,8 +1,9 @@
 // What a sequence will probably say next, from what it has said, and from what its caller foresees.
 //
-// Two sources: the sequence's own tokens, where their end stands elsewhere in them, and the text that the caller
-// predicts. The answer is followed in the prediction token by token; where it departs from it, the place where it comes
-// back is found by its last tokens. A draft is a guess and no more: it costs rows of a pass, and changes no token.
+// Three sources: the sequence's own tokens, where their end stands elsewhere in them, the text that the caller
+// predicts, and a smaller model (draft_model.h), which Drafts knows nothing of. The answer is followed in the
+// prediction token by token; where it departs from it, the place where it comes back is found by its last tokens. A
+// draft is a guess and no more: it costs rows of a pass, and changes no token.
 //
 // Pure: what comes out follows from the tokens that went in. Thread safety: none.
 #pragma once
@@ -16,13 +17,14 @@
 
 namespace tandem::rollout {
 
-enum class DraftSource : uint8_t { kOwnTokens, kPrediction };
-inline constexpr int kDraftSources = 2;
+enum class DraftSource : uint8_t { kOwnTokens, kPrediction, kModel };
+inline constexpr int kDraftSources = 3;
 
 struct Draft {
   std::vector<int32_t> tokens;
   DraftSource source = DraftSource::kOwnTokens;
-  int matched = 0;  // tokens before it that are as they were where it is from
+  int matched = 0;  // tokens before it that are as they were where it is from, or as the model had guessed them
+  double seconds_of_token = 0;  // what guessing one took, of the device
 };
 
 class Drafts {

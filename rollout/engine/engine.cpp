@@ -8,6 +8,7 @@
 #include "kernels/attention.h"
 #include "model/live_adapter.h"
 #include "model/weights.h"
+#include "rollout/engine/draft_model.h"
 
 namespace tandem::rollout {
 
@@ -156,9 +157,30 @@ Status Engine::extend(SequenceId id, std::span<const int32_t> tokens, const Turn
   return {};
 }
 
+Status Engine::rewind(SequenceId id, int length) {
+  const auto found = sequences_.find(id);
+  if (found == sequences_.end() || found->second.in_turn)
+    return Status::not_found(fmt::format("no parked sequence {}", id));
+  Sequence& s = found->second;
+  if (length < s.turn_start || length > static_cast<int>(s.tokens.size())) {
+    return Status::invalid(
+        fmt::format("place {} is not of the last turn, tokens {} to {}", length, s.turn_start, s.tokens.size()));
+  }
+  s.tokens.resize(static_cast<size_t>(length));
+  s.computed = std::min(s.computed, length);
+  // Whole pages may be others', too: what comes now must not be written to them.
+  if (const int whole = length / kernels::kPageTokens; whole < s.remembered) {
+    cache_.shrink(s.pages, static_cast<size_t>(whole));
+    s.remembered = whole;
+    s.computed = std::min(s.computed, whole * kernels::kPageTokens);
+  }
+  return {};
+}
+
 void Engine::release(SequenceId id) {
   const auto found = sequences_.find(id);
   if (found == sequences_.end()) return;
+  if (draft_model_) draft_model_->forget(id);
   cache_.release(found->second.pages);
   if (found->second.in_turn) {
     --running_;
@@ -215,6 +237,7 @@ Result<std::vector<Engine::Chunk>> Engine::schedule() {
   int prefill_left =
       others_sample ? std::min(settings_.prefill_beside, settings_.prefill_tokens) : settings_.prefill_tokens;
   DraftLoad load = load_before_drafts(behind);
+  if (draft_model_) TRY(ask_draft_model(behind, load));
   const auto order = in_order();
   for (const auto& [id, admitted] : order) {
     Sequence& sequence = *admitted;

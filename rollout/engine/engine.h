@@ -41,6 +41,8 @@
 
 namespace tandem::rollout {
 
+class DraftModel;
+
 using SequenceId = uint64_t;
 
 // What new weights do to turns that have begun. kRecompute: all that they have is computed again by the new weights.
@@ -155,8 +157,13 @@ class Engine {
   Status add(SequenceId id, std::vector<int32_t> prompt, const TurnRequest& turn);
   // The next turn of a parked sequence. kNotFound, or kExhausted where the tokens do not fit.
   Status extend(SequenceId id, std::span<const int32_t> tokens, const TurnRequest& turn);
+  // A parked sequence forgets its tokens from place `length` on; they are of its last turn: kInvalid, kNotFound.
+  Status rewind(SequenceId id, int length);
   // Forgets a sequence, whatever its state. Unknown ids are ignored.
   void release(SequenceId id);
+
+  // Asked what sequences say next where they themselves do not tell, where that pays; with speculation alone. Once.
+  void draft_with(std::shared_ptr<DraftModel> model) { draft_model_ = std::move(model); }
 
   // Submits one pass and collects the oldest that is due; empty where nothing is to be done, and where nothing is due.
   Result<std::vector<SampledToken>> step();
@@ -205,6 +212,8 @@ class Engine {
     bool in_turn = false;
     bool verifies = false;  // a pass with a draft of it is not collected yet
     Drafts drafts;
+    std::vector<int32_t> proposed;  // by the draft model, for the next pass
+    int matched = 0;                // tokens that it had right since the last that it had wrong
     DraftRecord record;
     DraftBalance balance;
     uint64_t touched = 0;  // step at which it last ran
@@ -306,6 +315,12 @@ class Engine {
   SampledToken take(SequenceId id, Sequence& sequence, const kernels::Sampled& drawn, uint64_t version);
   // What may be drafted for a sequence that lacks one row; empty where it is not worth its rows.
   Draft draft_of(Sequence& sequence, const DraftLoad& load);
+  // What the draft model would be asked for a sequence that has no draft of its own: as many tokens as are worth it.
+  Draft draft_by_model(Sequence& sequence, const DraftLoad& load);
+  // Asks it, for all sequences that may draft in a pass of this load.
+  Status ask_draft_model(bool behind, const DraftLoad& load);
+  // At most so many tokens may be drafted now.
+  int room_for_draft(const Sequence& sequence, const DraftLoad& load) const;
   // Whether it is worth waiting for what was sampled last.
   bool may_draft_soon(Sequence& sequence);
   DraftLoad load_before_drafts(bool behind);
@@ -328,6 +343,7 @@ class Engine {
   int running_ = 0;
   PassCost pass_cost_;
   DraftRecord record_;  // of all sequences
+  std::shared_ptr<DraftModel> draft_model_;
   EngineCounters counters_;
 };
 

@@ -49,13 +49,15 @@ void KvCache::forget() {
   for (const int page : tree_.clear()) let_go(page);
 }
 
-void KvCache::release(PageTable& table) {
-  for (const int page : table) {
-    tree_.forget_tail(page);
-    let_go(page);
+void KvCache::shrink(PageTable& table, size_t pages) {
+  for (size_t i = pages; i < table.size(); ++i) {
+    tree_.forget_tail(table[i]);
+    let_go(table[i]);
   }
-  table.clear();
+  table.resize(std::min(pages, table.size()));
 }
+
+void KvCache::release(PageTable& table) { shrink(table, 0); }
 
 bool KvCache::make_free(size_t count) {
   while (free_.size() < count) {

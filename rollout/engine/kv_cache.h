@@ -42,6 +42,8 @@ class KvCache {
   // Nothing that was remembered is of these weights.
   void forget();
 
+  // Lets go of the pages of `table` behind the first `pages`.
+  void shrink(PageTable& table, size_t pages);
   // Lets go of all pages of `table`.
   void release(PageTable& table);
 

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "base/random.h"
-#include "rollout/engine/engine.h"
+#include "rollout/engine/draft_model.h"
 #include "tests/model/constraint_parts.h"
 #include "tests/model/late_executor.h"
 #include "tests/model/small_families.h"
@@ -25,6 +25,16 @@ Engine engine_of(const Weights& weights, EngineSettings settings, Speculation sp
     return std::make_unique<model::LateExecutor>(std::move(cpu), depth, 0.01);
   };
   return std::move(*Engine::create(weights->config(), 0, make, settings));
+}
+
+// Passes of the small model cost a tenth of those of the large one.
+std::shared_ptr<DraftModel> draft_model_of(const Weights& weights, int slots, int max_tokens = 256) {
+  const auto make = [&](const model::ExecutorSettings& room) -> Result<std::unique_ptr<model::Executor>> {
+    auto cpu = TRY(model::make_cpu_executor(weights, TRY(kernels::Stream::cpu(1)), room));
+    return std::make_unique<model::LateExecutor>(std::move(cpu), 1, 0.001);
+  };
+  return std::make_shared<DraftModel>(
+      std::move(*Engine::create(weights->config(), 0, make, {.slots = slots, .max_tokens = max_tokens})));
 }
 
 Weights weights_of(model::ModelConfig config, uint64_t seed, float scale) {
@@ -128,6 +138,13 @@ void compare(const Weights& weights, uint64_t seed, const EngineSettings& settin
   auto drafting = engine_of(weights, settings, Speculation::kNgram, depth);
   EXPECT_EQ(said_by(drafting, requests), expected);
   EXPECT_LE(drafting.counters().accepted_tokens, drafting.counters().drafted_tokens);
+  // A small model that is never wrong, one that always is, and one whose sequences are shorter.
+  const auto other = weights_of(weights->config(), seed + 1000, 4);
+  for (const auto& [small, longest] : {std::pair(weights, 256), {other, 256}, {weights, 100}}) {
+    auto with_model = engine_of(weights, settings, Speculation::kNgram, depth);
+    with_model.draft_with(draft_model_of(small, settings.slots, longest));
+    EXPECT_EQ(said_by(with_model, requests), expected) << (small == weights ? "right" : "wrong") << " " << longest;
+  }
 }
 
 TEST(Speculation, changes_no_token_whatever_is_drafted_sampled_and_beside) {
@@ -172,6 +189,66 @@ TEST(Speculation, a_right_prediction_saves_most_passes) {
   auto off = engine_of(weights, {.slots = 1, .max_tokens = 256}, Speculation::kOff);
   EXPECT_EQ(said_by(off, {&request, 1}), expected);
   EXPECT_EQ(off.counters().drafted_tokens, 0u);
+}
+
+TEST(Speculation, a_draft_model_that_agrees_saves_most_passes_at_any_temperature) {
+  const auto weights = tiny_weights(4);
+  for (const float temperature : {0.0f, 1.0f}) {
+    Random random(1);
+    std::vector<Request> requests;
+    for (uint64_t seed = 1; seed <= 3; ++seed)
+      requests.push_back(
+          {random_tokens(random, 40), {.max_new_tokens = 150, .sampling = {.temperature = temperature}, .seed = seed}});
+    auto plain = engine_of(weights, {.slots = 3, .max_tokens = 256}, Speculation::kOff);
+    const auto expected = said_by(plain, requests);
+    for (const int depth : {1, 3}) {
+      auto drafting = engine_of(weights, {.slots = 3, .max_tokens = 256}, Speculation::kNgram, depth);
+      drafting.draft_with(draft_model_of(weights, 3));
+      EXPECT_EQ(said_by(drafting, requests), expected);
+      EXPECT_LT(drafting.counters().steps, 40u) << temperature << " " << depth;
+      EXPECT_GT(drafting.counters().accepted_tokens, 300u) << temperature << " " << depth;
+      for (uint64_t id = 0; id < requests.size(); ++id) drafting.release(id);
+    }
+    // One that is always wrong is hardly asked.
+    auto wrong = engine_of(weights, {.slots = 3, .max_tokens = 256}, Speculation::kNgram);
+    wrong.draft_with(draft_model_of(weights_of(weights->config(), 1004, 4), 3));
+    EXPECT_EQ(said_by(wrong, requests), expected);
+    EXPECT_LT(wrong.counters().drafted_tokens, 150u) << temperature;
+  }
+}
+
+TEST(Speculation, a_sequence_goes_back_to_a_place_of_its_last_turn_and_says_what_it_would_have_said) {
+  const auto weights = tiny_weights(2);
+  Random random(5);
+  const auto prompt = random_tokens(random, 60);
+  const TurnRequest turn{.max_new_tokens = 90, .seed = 3};
+  auto engine = engine_of(weights, {.slots = 2, .max_tokens = 256}, Speculation::kOff);
+  ASSERT_TRUE(engine.add(1, prompt, turn));
+  EXPECT_EQ(engine.rewind(1, 60).code(), Code::kNotFound) << "it is in a turn";
+  const auto first = tokens_of(run(engine).at(1));
+  EXPECT_EQ(engine.rewind(1, 59).code(), Code::kInvalid);
+  EXPECT_EQ(engine.rewind(1, 151).code(), Code::kInvalid);
+  EXPECT_EQ(engine.rewind(2, 60).code(), Code::kNotFound);
+  // Others find the whole pages of what was said, and still do when it is taken back.
+  auto whole = prompt;
+  whole.insert(whole.end(), first.begin(), first.end());
+  for (const int length : {140, 129, 128, 90, 64, 60}) {
+    ASSERT_TRUE(engine.rewind(1, length)) << length;
+    auto kept = std::vector(whole.begin(), whole.begin() + length);
+    const std::vector<int32_t> more = {7, 8};
+    ASSERT_TRUE(engine.extend(1, more, {.max_new_tokens = 5, .seed = 9}));
+    kept.insert(kept.end(), more.begin(), more.end());
+    auto fresh = engine_of(weights, {.slots = 2, .max_tokens = 256}, Speculation::kOff);
+    ASSERT_TRUE(fresh.add(1, kept, {.max_new_tokens = 5, .seed = 9}));
+    EXPECT_EQ(run(engine), run(fresh)) << length;
+    ASSERT_TRUE(engine.add(2, whole, turn));
+    ASSERT_TRUE(fresh.add(2, whole, turn));
+    EXPECT_EQ(run(engine), run(fresh)) << length;
+    engine.release(2);
+    engine.release(1);
+    ASSERT_TRUE(engine.add(1, prompt, turn));
+    run(engine);
+  }
 }
 
 TEST(Speculation, text_that_repeats_itself_is_drafted_from_itself) {

@@ -5,41 +5,19 @@
 #include <algorithm>
 
 #include "model/config.h"
-#include "model/tokenizer.h"
+#include "model/same_tokenizer.h"
 #include "trainer/learn/learner.h"
 
 namespace tandem::trainer {
 
-namespace {
-
-constexpr const char* kHint = "a teacher has the tokenizer of the model; models of one family often share it";
-
-Status check_tokenizers(const fs::path& teacher, const fs::path& model) {
-  constexpr const char* kFile = "tokenizer.json";
-  const auto theirs = read_file(teacher / kFile), ours = read_file(model / kFile);
-  if (theirs && ours && *theirs == *ours) return {};
-  const auto of_teacher = TRY(model::Tokenizer::load(teacher)), of_model = TRY(model::Tokenizer::load(model));
-  for (int id = 0; id < std::max(of_teacher.size(), of_model.size()); ++id) {
-    if (of_teacher.name_of(id) == of_model.name_of(id)) continue;
-    return Status::invalid(fmt::format("the teacher {} has another tokenizer than the model {}: token {} is \"{}\" of "
-                                       "{} in the teacher's, \"{}\" of {} in the model's",
-                                       teacher.string(), model.string(), id, of_teacher.name_of(id), of_teacher.size(),
-                                       of_model.name_of(id), of_model.size()))
-        .hint(kHint);
-  }
-  return {};
-}
-
-}  // namespace
-
 Status check_teacher(const fs::path& teacher, const fs::path& model, int max_tokens) {
   const auto theirs = TRY(model::read_config(teacher)), ours = TRY(model::read_config(model));
-  TRY(check_tokenizers(teacher, model));
+  TRY(model::check_same_tokenizer(teacher, model, "teacher"));
   // Rows of padding may be more; a token that only the model can say has no logprob.
   if (theirs.vocabulary < ours.vocabulary) {
     return Status::invalid(fmt::format("the teacher {} has {} tokens, fewer than the {} of the model {}",
                                        teacher.string(), theirs.vocabulary, ours.vocabulary, model.string()))
-        .hint(kHint);
+        .hint("a teacher has the tokenizer of the model; models of one family often share it");
   }
   if (theirs.max_positions < max_tokens) {
     return Status::invalid(fmt::format("rollout.max_tokens is {}, the teacher {} takes at most {}", max_tokens,
