@@ -173,11 +173,14 @@ Check torch() {
   Check check{"LibTorch"};
   const auto library = trainer::find_torch();
   if (library) {
-    check.found = fmt::format("{}, for losses of your own (algorithm.name: torch)", library->release);
+    check.found =
+        fmt::format("{}, for losses of your own (algorithm.name: torch) and score --path torch", library->release);
     return check;
   }
   if (library.error().code() == Code::kNotFound) {
-    check.found = "none; only losses of your own (algorithm.name: torch) need it, and scripts/with-torch installs it";
+    check.found =
+        "none; only losses of your own (algorithm.name: torch) and score --path torch need it, and scripts/with-torch "
+        "installs it";
   } else {
     check.level = CheckLevel::kWarning;
     check.found = library.error().message();

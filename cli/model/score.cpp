@@ -9,10 +9,13 @@
 #include "cli/model/model_options.h"
 #include "cli/model/scorer.h"
 #include "run/run_step.h"
+#include "trainer/torch/oracle.h"
 
 namespace tandem::cli {
 
 namespace {
+
+constexpr std::array<std::string_view, 1> kScoreKeys = {"tokens"};
 
 struct ScoreOptions {
   JsonLinesOptions lines;
@@ -39,19 +42,46 @@ Result<std::vector<int32_t>> tokens_of(const Json& line, int vocabulary, int max
   return tokens;
 }
 
+Json answer_of(const std::vector<float>& of_tokens, const std::vector<int32_t>& argmax) {
+  Json logprobs = Json::array({nullptr});
+  for (const float logprob : of_tokens) logprobs.push_back(logprob);
+  return Json{{"logprobs", logprobs}, {"argmax", argmax}};
+}
+
+// What only our kernels do.
+Status check_for_torch(const ModelOptions& options) {
+  const auto refused = [](const std::string& option, const char* why) {
+    return Status::invalid(fmt::format("--path torch does not go with {}: {}", option, why));
+  };
+  if (options.format.dtype == "bfloat16") return refused("--dtype bfloat16", "it computes in float32");
+  if (!options.format.weights.empty())
+    return refused("--weights " + options.format.weights, "it computes in float32, with the weights of the checkpoint");
+  if (options.live) return refused("--live", "the adapter is added to the weights");
+  if (options.device != "cpu") return refused("--device " + options.device, "it computes on the CPU");
+  return {};
+}
+
+Result<int> score_by_torch(const ScoreOptions& options) {
+  TRY(check_for_torch(options.model));
+  const auto oracle = TRY(trainer::Oracle::open(options.model.model, options.model.adapter, options.threads));
+  const auto& config = oracle->config();
+  return run_json_lines(options.lines, kScoreKeys, [&](const Json& line) -> Result<Json> {
+    const auto scores = TRY(oracle->score(TRY(tokens_of(line, config.vocabulary, config.max_positions))));
+    return answer_of(scores.logprobs, scores.likeliest);
+  });
+}
+
 Result<int> run_score(ScoreOptions options) {
   options.model.model = TRY(run::model_directory(options.model.model)).string();
+  if (options.path == "torch") return score_by_torch(options);
   const auto place = TRY(place_of(options.model.device, options.threads));
   auto stream = TRY(place.host_stream());
   const auto scorer = TRY(Scorer::create(TRY(load_model(stream, options.model)), place));
   const auto& config = scorer->weights().config();
-  static constexpr std::array<std::string_view, 1> kKeys = {"tokens"};
-  return run_json_lines(options.lines, kKeys, [&](const Json& line) -> Result<Json> {
+  return run_json_lines(options.lines, kScoreKeys, [&](const Json& line) -> Result<Json> {
     const auto tokens = TRY(tokens_of(line, config.vocabulary, config.max_positions));
     const Scores scores = TRY(options.path == "engine" ? scorer->by_engine(tokens) : scorer->by_trainer(tokens));
-    Json logprobs = Json::array({nullptr});
-    for (const float logprob : scores.logprobs) logprobs.push_back(logprob);
-    return Json{{"logprobs", logprobs}, {"argmax", scores.argmax}};
+    return answer_of(scores.logprobs, scores.argmax);
   });
 }
 
@@ -61,13 +91,18 @@ Action add_score(CLI::App& command) {
   auto options = std::make_shared<ScoreOptions>();
   add_json_lines_options(command, options->lines);
   add_model_options(command, options->model);
-  command.add_option("--path", options->path, "Which code computes: both give the same bits")
-      ->check(CLI::IsMember({"trainer", "engine"}));
+  command
+      .add_option(
+          "--path", options->path,
+          "Which code computes: trainer and engine give the same bits; torch is LibTorch in float32, close to them")
+      ->check(CLI::IsMember({"trainer", "engine", "torch"}));
   command.add_option("--threads", options->threads, "Threads to compute with");
   command.footer(
       "Examples:\n  echo '{\"tokens\":[504,3575,282]}' | tandem score --model models/SmolLM2-135M-Instruct --path "
       "trainer\n"
-      "  tandem score --model models/SmolLM2-135M-Instruct --adapter adapters/mine --input texts.jsonl");
+      "  tandem score --model models/SmolLM2-135M-Instruct --adapter adapters/mine --input texts.jsonl\n"
+      "  tandem score --model models/SmolLM2-135M-Instruct --path torch --input texts.jsonl   # scripts/with-torch "
+      "builds it");
   return [options] { return run_score(*options); };
 }
 

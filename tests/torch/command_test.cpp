@@ -38,6 +38,16 @@ TEST_F(TorchCommand, a_config_that_needs_it_fails_at_the_dry_run_with_the_line_t
   EXPECT_EQ(run({"run", config, "--dry-run"}), 0) << text(said_);
 }
 
+TEST_F(TorchCommand, the_oracle_is_unfit_with_the_line_to_run) {
+  const fs::path lines = folder_ / "lines";
+  ASSERT_TRUE(write_file(lines, R"({"tokens":[1,2,3]})"));
+  const std::string model = TANDEM_SOURCE_DIR "/tests/golden/models/llama";
+  EXPECT_EQ(run({"score", "--model", model, "--path", "torch", "--input", lines.string()}), 3) << text(said_);
+  EXPECT_THAT(text(said_), HasSubstr("--path torch needs libtandem_torch.so"));
+  EXPECT_THAT(text(said_), HasSubstr("scripts/with-torch"));
+  EXPECT_EQ(run({"score", "--model", model, "--path", "trainer", "--input", lines.string()}), 0) << text(said_);
+}
+
 TEST_F(TorchCommand, the_doctor_says_that_it_is_not_there_and_finds_no_fault_in_that) {
   (void)run({"doctor", "--json"});
   const auto report = parse_json(text(said_));

@@ -1,6 +1,5 @@
 #include "trainer/torch/loss_loader.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -10,81 +9,19 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <future>
 #include <thread>
 
-#include "trainer/torch/interface/tandem_torch.h"
+#include "trainer/torch/library.h"
 
 namespace tandem::trainer {
 
 namespace {
 
-constexpr const char* kFile = "libtandem_torch.so";
-constexpr size_t kErrorBytes = 4096;
 constexpr uint64_t kMostBytes = uint64_t{1} << 30;  // of a script or a library
 
-struct Functions {
-  decltype(&tandem_torch_version) version = nullptr;
-  decltype(&tandem_torch_release) release = nullptr;
-  decltype(&tandem_torch_load) load = nullptr;
-  decltype(&tandem_torch_takes_reference) takes_reference = nullptr;
-  decltype(&tandem_torch_compute) compute = nullptr;
-  decltype(&tandem_torch_free) free = nullptr;
-};
-
-struct Library {
-  std::string path;
-  Functions functions;
-};
-
-template <typename Function>
-Status find_function(void* handle, const std::string& path, const char* name, Function& function) {
-  void* symbol = ::dlsym(handle, name);
-  if (symbol == nullptr) return Status::unfit(fmt::format("{}: has no function {}", path, name));
-  std::memcpy(&function, &symbol, sizeof symbol);
-  return {};
-}
-
-Result<Library> open_library() {
-  std::error_code error;
-  const fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
-  Library library{.path = (folder / kFile).string(), .functions = {}};
-  const std::string mend = "scripts/with-torch installs LibTorch and builds it; then run the same command again";
-  if (!fs::exists(library.path, error)) {
-    return fail(
-        Status::not_found(fmt::format("algorithm.name: torch needs {}, which is not in {}", kFile, folder.string()))
-            .hint(mend));
-  }
-  // Never closed: LibTorch does not survive it, nor does a thread that is still in it.
-  void* handle = ::dlopen(library.path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) {
-    const char* reason = ::dlerror();
-    return fail(
-        Status::unfit(fmt::format("{}: cannot be loaded: {}", library.path, reason ? reason : "no reason")).hint(mend));
-  }
-  Functions& f = library.functions;
-  TRY(find_function(handle, library.path, "tandem_torch_version", f.version));
-  if (const int version = f.version(); version != TANDEM_TORCH_VERSION) {
-    return fail(Status::unfit(fmt::format("{}: has version {} of the interface, expected {}", library.path, version,
-                                          TANDEM_TORCH_VERSION))
-                    .hint("build it from the sources of this binary: scripts/with-torch"));
-  }
-  TRY(find_function(handle, library.path, "tandem_torch_release", f.release));
-  TRY(find_function(handle, library.path, "tandem_torch_load", f.load));
-  TRY(find_function(handle, library.path, "tandem_torch_takes_reference", f.takes_reference));
-  TRY(find_function(handle, library.path, "tandem_torch_compute", f.compute));
-  TRY(find_function(handle, library.path, "tandem_torch_free", f.free));
-  return library;
-}
-
-const Result<Library>& torch_library() {
-  static const Result<Library> library = open_library();
-  return library;
-}
-
 struct FreeFunction {
-  void operator()(TandemTorchFunction* function) const { torch_library()->functions.free(function); }
+  void operator()(TandemTorchFunction* function) const { loaded_torch()->functions.free(function); }
 };
 using FunctionHandle = std::unique_ptr<TandemTorchFunction, FreeFunction>;
 
@@ -107,7 +44,7 @@ struct Call {
   Rows advantages;
   std::vector<double> weights;
   FunctionOutput output;
-  std::array<char, kErrorBytes> error{};
+  std::array<char, kTorchErrorBytes> error{};
 
   bool run(int64_t step) {
     TandemTorchBatch arguments{};
@@ -129,8 +66,8 @@ struct Call {
     const auto on_metric = [](void* context, const char* name, double value) {
       (*static_cast<std::map<std::string, double>*>(context))[name] = value;
     };
-    const int code = torch_library()->functions.compute(function.get(), &arguments, on_metric, &output.metrics,
-                                                        error.data(), error.size());
+    const int code = loaded_torch()->functions.compute(function.get(), &arguments, on_metric, &output.metrics,
+                                                       error.data(), error.size());
     output.loss = arguments.loss;
     return code == 0;
   }
@@ -169,16 +106,10 @@ class TorchFunction final : public LossFunction {
 };
 
 Result<std::shared_ptr<const LossFunction>> load_file(const Algorithm& algorithm, const fs::path& file) {
-  const auto& library = torch_library();
-  if (!library) {
-    Status status = library.error();
-    // A named thing that is not there is a lack of this machine, where a config asks for it.
-    if (status.code() == Code::kNotFound) status = Status::unfit(status.message()).hint(status.hint());
-    return fail(std::move(status));
-  }
+  const LoadedTorch* library = TRY(torch_for("algorithm.name: torch"));
   std::vector<const char*> options;
   for (const auto& option : algorithm.torch.options) options.push_back(option.c_str());
-  std::array<char, kErrorBytes> error{};
+  std::array<char, kTorchErrorBytes> error{};
   FunctionHandle handle(library->functions.load(fs::absolute(file).c_str(), !algorithm.torch.library.empty(),
                                                 options.data(), options.size(), error.data(), error.size()));
   if (!handle) return fail(Status::invalid(error.data()).at(file.string()));
@@ -201,7 +132,7 @@ fs::path copy_of(const Algorithm& algorithm, const fs::path& run_dir) {
 }  // namespace
 
 Result<TorchLibrary> find_torch() {
-  const auto& library = torch_library();
+  const auto& library = loaded_torch();
   if (!library) return fail(library.error());
   return TorchLibrary{.path = library->path, .release = library->functions.release()};
 }

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TANDEM_TORCH_VERSION 1
+#define TANDEM_TORCH_VERSION 2 /* also of tandem_torch_model.h */
 
 #ifdef __cplusplus
 extern "C" {

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "trainer/torch/interface/tandem_torch.h"
+#include "trainer/torch/plugin/errors.h"
 #include "trainer/torch/plugin/user_loss.h"
 
 struct TandemTorchFunction {
@@ -15,22 +15,6 @@ struct TandemTorchFunction {
 namespace tandem::torch_plugin {
 
 namespace {
-
-// The first lines of what LibTorch says are for people, its stack of C++ frames is not.
-std::string words_of(const std::exception& error) {
-  if (const auto* of_torch = dynamic_cast<const c10::Error*>(&error)) {
-    std::string text = of_torch->what_without_backtrace();
-    return text.substr(0, text.find("\nException raised from"));
-  }
-  return error.what();
-}
-
-void write_error(const std::string& words, char* error, size_t size) {
-  if (size == 0) return;
-  const size_t length = std::min(words.size(), size - 1);
-  std::memcpy(error, words.data(), length);
-  error[length] = '\0';
-}
 
 template <typename T>
 torch::Tensor copy_of(const T* values, std::vector<int64_t> shape, torch::Dtype dtype) {
@@ -143,8 +127,6 @@ void compute(const UserLoss& loss, TandemTorchBatch& batch, TandemTorchMetric on
 }  // namespace
 }  // namespace tandem::torch_plugin
 
-#define TANDEM_TORCH_EXPORT __attribute__((visibility("default")))
-
 extern "C" {
 
 TANDEM_TORCH_EXPORT int tandem_torch_version() { return TANDEM_TORCH_VERSION; }
@@ -154,15 +136,10 @@ TANDEM_TORCH_EXPORT const char* tandem_torch_release() { return TORCH_VERSION; }
 TANDEM_TORCH_EXPORT TandemTorchFunction* tandem_torch_load(const char* file, int is_library, const char* const* options,
                                                            size_t count, char* error, size_t error_size) {
   using namespace tandem::torch_plugin;
-  try {
+  return answer_or(static_cast<TandemTorchFunction*>(nullptr), error, error_size, [&] {
     const std::vector<std::string> texts(options, options + count);
     return new TandemTorchFunction{is_library ? open_library(file, texts) : read_script(file, texts)};
-  } catch (const std::exception& thrown) {
-    write_error(words_of(thrown), error, error_size);
-  } catch (...) {
-    write_error("threw what is no std::exception", error, error_size);
-  }
-  return nullptr;
+  });
 }
 
 TANDEM_TORCH_EXPORT int tandem_torch_takes_reference(const TandemTorchFunction* function) {
@@ -173,15 +150,10 @@ TANDEM_TORCH_EXPORT int tandem_torch_compute(TandemTorchFunction* function, Tand
                                              TandemTorchMetric on_metric, void* context, char* error,
                                              size_t error_size) {
   using namespace tandem::torch_plugin;
-  try {
+  return answer_or(-1, error, error_size, [&] {
     compute(*function->loss, *batch, on_metric, context);
     return 0;
-  } catch (const std::exception& thrown) {
-    write_error(words_of(thrown), error, error_size);
-  } catch (...) {
-    write_error("threw what is no std::exception", error, error_size);
-  }
-  return -1;
+  });
 }
 
 TANDEM_TORCH_EXPORT void tandem_torch_free(TandemTorchFunction* function) { delete function; }
