@@ -103,6 +103,27 @@ class Server::Loop {
            std::ranges::all_of(models_.all(), [](const auto& model) { return model.current->trouble().ok(); });
   }
 
+  // What has stood still for too long; nothing where nothing has.
+  std::optional<std::string> stall() const {
+    const Duration limit = from_seconds(settings_.stall_seconds);
+    if (limit == Duration{0} || !loaded_) return std::nullopt;
+    for (const auto& lane : models_.lanes()) {
+      if (const Duration busy = lane->busy(); busy > limit)
+        return fmt::format("the engine of \"{}\" has been in one step for {:.1f} s", lane->settings().names.front(),
+                           to_seconds(busy));
+    }
+    if (const auto& sent = reader_asked_; sent && clock_.now() - *sent > limit)
+      return fmt::format("the thread that reads requests has been in one for {:.1f} s",
+                         to_seconds(clock_.now() - *sent));
+    return std::nullopt;
+  }
+  // The thread that reads requests is asked for a sign, one at a time.
+  void look_at_reader() {
+    if (settings_.stall_seconds == 0 || !loaded_ || reader_asked_) return;
+    const bool taken = queue_.submit([this]() -> WorkQueue::Completion { return [this] { reader_asked_.reset(); }; });
+    if (taken) reader_asked_ = clock_.now();
+  }
+
   // Nothing where the request may go on.
   std::optional<HttpResponse> refuse(const HttpRequest& request) {
     auto refusal = access_.refuse(request);
@@ -162,7 +183,10 @@ class Server::Loop {
 
   HttpResponse health(bool answers_at_once) const {
     if (const auto why = answers_at_once && can_sample() ? control_.waits() : std::nullopt) return unavailable(*why);
-    if (can_sample()) return json_response(200, {{"status", "ok"}});
+    if (can_sample()) {
+      if (const auto why = stall()) return unavailable(*why);
+      return json_response(200, {{"status", "ok"}});
+    }
     return unavailable(!loaded_    ? "the models are being loaded"
                        : draining_ ? "the server is ending"
                                    : "an engine has failed");
@@ -250,6 +274,7 @@ class Server::Loop {
     }
     if (read_keys.exchange(false)) front_.read_files_again(true);
     if (loaded_) promotions_.tick();
+    look_at_reader();
     adapters_.tick();
     if (!stop) return;
     if (!draining_) {
@@ -286,6 +311,7 @@ class Server::Loop {
   std::map<int, uint64_t> answers_by_status_;
   const int64_t started_;
   Time next_key_check_{}, drain_until_{};
+  std::optional<Time> reader_asked_;  // for a sign that has not come
   bool loaded_ = false, draining_ = false;
   std::atomic<bool> ended_{false};
   Status trouble_;

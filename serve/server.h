@@ -32,6 +32,9 @@ struct ServerSettings {
   TraceSettings traces;
   int threads = 1;
   double drain_seconds = 30;
+  // Where an engine has been in one step for longer, or no request could be read meanwhile, it cannot sample; 0: that
+  // is not looked at.
+  double stall_seconds = 0;
   std::string version;
 };
 
