@@ -13,8 +13,8 @@ constexpr const char* kPassedUp[] = {"accept",       "anthropic-version", "anthr
                                      "openai-beta",  "traceparent",       "tracestate",
                                      "x-request-id", "x-tandem-session",  "idempotency-key"};
 // Of an upstream's.
-constexpr const char* kPassedDown[] = {"content-type", "content-encoding", "x-request-id", "request-id",
-                                       "openai-processing-ms"};
+constexpr const char* kPassedDown[] = {"content-type", "content-encoding",     "x-request-id",
+                                       "request-id",   "openai-processing-ms", "retry-after"};
 
 bool is_control(unsigned char c) { return (c < ' ' && c != '\t') || c == 0x7f; }
 
@@ -82,9 +82,14 @@ std::optional<wire::TransferRequest> transfer_of(const Exchange& exchange, const
     if (exchange.request.path.starts_with("/v1/messages")) headers.emplace_back("X-Api-Key", terms.key);
   }
   headers.emplace_back("X-Tandem-Priority", name_of(exchange.priority));
+  if (terms.is_ours()) {
+    headers.emplace_back(kCallerHeader, exchange.key->name);
+    if (!exchange.session.empty()) headers.emplace_back("X-Tandem-Session", exchange.session);
+  }
   if (!exchange.via.empty()) headers.emplace_back("Via", exchange.via);
   for (const char* name : kPassedUp) {
     const auto value = exchange.request.header(name);
+    if (terms.is_ours() && std::string_view(name) == "x-tandem-session") continue;
     if (!value.empty()) headers.emplace_back(name, value);
   }
   return transfer;

@@ -42,6 +42,8 @@ class Exchanges {
   // The client of a request has gone; unknown ones are ignored.
   void gone(uint64_t number) { end(number, Gone{number}, "gone"); }
   void tick();
+  // What is known of a process of this server.
+  void tell(const Told& told);
   // Ends those that a rule of an admin concerns with 403.
   void end_those(const serve::Rule& rule, const std::string& message);
   // Ends all of them: those that have no answer yet get this one.
@@ -53,6 +55,9 @@ class Exchanges {
   wire::HttpResponse unknown(const std::string& name) const;
 
  private:
+  // The process of this server that has the model or adapter; null: none has, or upstreams are servers of their own.
+  const UpstreamTerms* owner_of(const std::string& model) const;
+  std::vector<std::string> names_of(const std::string& model) const;
   void perform(std::vector<RouterAction> actions);
   void begin(const Send& send);
   void refuse(const Refuse& refuse);
