@@ -82,14 +82,10 @@ std::optional<wire::TransferRequest> transfer_of(const Exchange& exchange, const
     if (exchange.request.path.starts_with("/v1/messages")) headers.emplace_back("X-Api-Key", terms.key);
   }
   headers.emplace_back("X-Tandem-Priority", name_of(exchange.priority));
-  if (terms.is_ours()) {
-    headers.emplace_back(kCallerHeader, exchange.key->name);
-    if (!exchange.session.empty()) headers.emplace_back("X-Tandem-Session", exchange.session);
-  }
+  if (terms.is_ours()) headers.emplace_back(kCallerHeader, exchange.key->name);
   if (!exchange.via.empty()) headers.emplace_back("Via", exchange.via);
   for (const char* name : kPassedUp) {
     const auto value = exchange.request.header(name);
-    if (terms.is_ours() && std::string_view(name) == "x-tandem-session") continue;
     if (!value.empty()) headers.emplace_back(name, value);
   }
   return transfer;
