@@ -138,6 +138,8 @@ void Exchanges::take_answer(uint64_t number, wire::TransferEvent& event) {
   if (event.head) {
     exchange.head = std::move(event.head);
     exchange.first_byte = clock_.now();
+    ++begun_;
+    begun_seconds_ += to_seconds(exchange.first_byte - exchange.arrived);
     if (upstreams_[exchange.upstream].is_ours() || !failure_of(*exchange.head)) {
       perform(router_.step(Answering{.request = number, .rate = rate_of(exchange)}, clock_.now()));
     }

@@ -49,6 +49,9 @@ class Exchanges {
   // Ends all of them: those that have no answer yet get this one.
   void end_all(const wire::HttpResponse& response);
 
+  // Answers that have begun until now, and how long all of them took to, from their arrival.
+  uint64_t begun() const { return begun_; }
+  double begun_seconds() const { return begun_seconds_; }
   bool empty() const { return exchanges_.empty(); }
   size_t size() const { return exchanges_.size(); }
   // The 404 that names the models that there are.
@@ -84,6 +87,8 @@ class Exchanges {
   ResponsePlaces responses_;
   std::map<uint64_t, std::shared_ptr<Exchange>> exchanges_;  // by the number of the HTTP request
   std::map<uint64_t, uint64_t> by_transfer_;
+  uint64_t begun_ = 0;
+  double begun_seconds_ = 0;
 };
 
 }  // namespace tandem::gateway

@@ -18,6 +18,7 @@
 #include "serve/query.h"
 #include "serve/request_reader.h"
 #include "serve/rule_desk.h"
+#include "serve/slow_start.h"
 #include "serve/trace_path.h"
 
 namespace tandem::gateway {
@@ -60,6 +61,12 @@ wire::TransferRequest limits_of(const GatewaySettings& settings) {
   return limits;
 }
 
+serve::SlowStartSettings slow_start_of(const GatewaySettings& settings) {
+  int slots = settings.slots;
+  for (const UpstreamTerms& terms : settings.upstreams) slots += terms.is_ours() ? 0 : terms.slots;
+  return {.first = settings.slow_start, .whole = slots, .step = from_seconds(settings.slow_start_seconds)};
+}
+
 Duration probe_limit(const GatewaySettings& settings) {
   return std::min<Duration>(kMostProbe, from_seconds(std::max(1.0, settings.probe_seconds)));
 }
@@ -77,6 +84,7 @@ class Gateway::Loop {
         queue_(1, kMostWaitingReads),
         transfers_(std::move(transfers)),
         traces_(settings_.traces, clock_),
+        slow_start_(slow_start_of(settings_)),
         exchanges_(router_, settings_.upstreams, *transfers_, access_, traces_, limits_of(settings_),
                    probe_limit(settings_), clock_),
         rule_desk_(access_, ruled_requests()),
@@ -143,7 +151,7 @@ class Gateway::Loop {
       return body_paths_.answer(*found, request, access_.caller(request)->name, reply);
     }
     if (desk_ && get && path == "/ready" && !draining_)
-      return reply(desk_->readiness(serve::query_parameter(request.query, "model")));
+      return reply(desk_->readiness(serve::query_parameter(request.query, "model"), slow_start_.share()));
     if (desk_ && get && path == "/metrics") return desk_->answer_metrics(metrics(), reply);
     const auto page = page_of(path);
     if (!page) {
@@ -180,7 +188,9 @@ class Gateway::Loop {
   std::optional<HttpResponse> page_of(const std::string& path) const {
     if (path == "/health" || path == "/ready" || path == "/ping") {
       if (auto closed = this->closed()) return closed;
-      return json_response(200, {{"status", "ok"}});
+      Json body = {{"status", "ok"}};
+      if (!slow_start_.over()) body["admission_share"] = slow_start_.share();
+      return json_response(200, body);
     }
     if (path == "/version") return json_response(200, {{"version", settings_.version}});
     if (path == "/load") return json_response(200, {{"server_load", router_.requests()}});
@@ -200,7 +210,8 @@ class Gateway::Loop {
   }
 
   std::string metrics() const {
-    return prometheus_text(router_, settings_.upstreams, answers_by_status_, clock_.now());
+    return prometheus_text(router_, settings_.upstreams, answers_by_status_, clock_.now()) +
+           serve::prometheus_text(slow_start_);
   }
 
   Json models() const {
@@ -248,6 +259,8 @@ class Gateway::Loop {
       return reply(
           error_response(508, "this request has come through this gateway before: its upstreams lead back to it"));
     auto key = access_.caller(request);
+    if (const auto refusal = slow_start_.ask(key->name, exchanges_.size() + reading_.size(), clock_.now()))
+      return reply(serve::refusal_of(*refusal));
     if (auto refusal = access_.take_on(*key, request.peer)) return reply(std::move(*refusal));
     auto exchange = std::make_shared<Exchange>();
     exchange->request = std::move(request);
@@ -294,9 +307,12 @@ class Gateway::Loop {
       if (answered_since_ == Time{}) answered_since_ = now;
       if (all_there(now)) {
         ready_ = true;
+        slow_start_.begin(now);
         ready(router_.all_models());
       }
     }
+    if (ready_)
+      slow_start_.tick(exchanges_.begun(), exchanges_.begun_seconds(), exchanges_.size() + reading_.size(), now);
     if (!stop) return;
     if (!draining_) {
       draining_ = true;
@@ -317,6 +333,7 @@ class Gateway::Loop {
   WorkQueue queue_;
   std::unique_ptr<wire::HttpTransfers> transfers_;
   serve::Traces traces_;
+  serve::SlowStart slow_start_;
   Exchanges exchanges_;
   serve::RuleDesk rule_desk_;
   serve::BodyPaths body_paths_;

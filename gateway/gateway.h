@@ -34,6 +34,9 @@ struct GatewaySettings {
   double drain_seconds = 30;
   serve::TraceSettings traces;
   bool salt_by_key = false;  // prefixes of different keys are told apart
+  int slow_start = 0;        // requests at once after the start (serve/slow_start.h); 0: all
+  double slow_start_seconds = 2;
+  int slots = 0;  // answers that all upstreams sample at once, where they are processes of this server
   std::string version;
   Processes* processes = nullptr;  // whose the upstreams are, in this order; outlives the gateway. Null: other servers
 };

@@ -221,7 +221,7 @@ Json ProcessDesk::described(Json entry) const {
   return entry;
 }
 
-HttpResponse ProcessDesk::readiness(const std::string& model) const {
+HttpResponse ProcessDesk::readiness(const std::string& model, double share) const {
   const auto views = processes_.views();
   std::optional<size_t> only;
   if (!model.empty()) {
@@ -236,7 +236,11 @@ HttpResponse ProcessDesk::readiness(const std::string& model) const {
     states[views[i].names.front()] = views[i].state;
     if (views[i].state != "serving") missing.push_back(fmt::format("{} ({})", views[i].names.front(), views[i].state));
   }
-  if (missing.empty()) return json_response(200, {{"status", "ok"}, {"models", std::move(states)}});
+  if (missing.empty()) {
+    Json body = {{"status", "ok"}, {"models", std::move(states)}};
+    if (share < 1) body["admission_share"] = share;
+    return json_response(200, body);
+  }
   Json body = serve::error_body(503, fmt::format("not all models can answer: {}", join(missing, ", ")));
   body["models"] = std::move(states);
   auto response = json_response(503, body);

@@ -39,7 +39,8 @@ class ProcessDesk {
   // A model or adapter as /v1/models shows it: that entry with what is known of it.
   Json described(Json entry) const;
   // Whether all processes serve, or with a model's name that one: 200, 503 with the states, 404.
-  wire::HttpResponse readiness(const std::string& model) const;
+  // `share`: of the users whose requests are taken on, in a slow start less than 1.
+  wire::HttpResponse readiness(const std::string& model, double share) const;
 
  private:
   struct Asked {

@@ -18,6 +18,7 @@
 #include "serve/openapi.h"
 #include "serve/promotions.h"
 #include "serve/rule_desk.h"
+#include "serve/slow_start.h"
 #include "serve/trace_path.h"
 
 namespace tandem::serve {
@@ -31,6 +32,12 @@ namespace {
 
 constexpr size_t kMostWaitingReads = 4096;  // requests that wait to be read
 constexpr auto kRetryAfterDrain = "5";
+
+SlowStartSettings slow_start_of(const ServerSettings& settings) {
+  int slots = 0;
+  for (const auto& model : settings.models) slots += model.slots;
+  return {.first = settings.slow_start, .whole = slots, .step = from_seconds(settings.slow_start_seconds)};
+}
 
 }  // namespace
 
@@ -52,6 +59,7 @@ class Server::Loop {
         body_paths_(access_),
         stored_(settings_.stored_response_bytes),
         traces_(settings_.traces, clock_),
+        slow_start_(slow_start_of(settings_)),
         intake_(models_, queue_, promotions_, adapters_, access_, stored_, traces_, settings_.threads, clock_),
         started_(static_cast<int64_t>(clock.unix_seconds())) {
     for (const Endpoint& endpoint :
@@ -94,6 +102,7 @@ class Server::Loop {
         for (const auto& lane : models_.lanes()) http_.watch(lane->wake_fd(), [one = lane.get()] { one->take_news(); });
         promotions_.begin_digests();
         loaded_ = true;
+        slow_start_.begin(clock_.now());
         ready();
       };
     });
@@ -185,7 +194,9 @@ class Server::Loop {
     if (const auto why = answers_at_once && can_sample() ? control_.waits() : std::nullopt) return unavailable(*why);
     if (can_sample()) {
       if (const auto why = stall()) return unavailable(*why);
-      return json_response(200, {{"status", "ok"}});
+      Json body = {{"status", "ok"}};
+      if (!slow_start_.over()) body["admission_share"] = slow_start_.share();
+      return json_response(200, body);
     }
     return unavailable(!loaded_    ? "the models are being loaded"
                        : draining_ ? "the server is ending"
@@ -223,7 +234,8 @@ class Server::Loop {
       }
       return HttpResponse{.headers = {{"Content-Type", "text/plain; version=0.0.4; charset=utf-8"}},
                           .body = prometheus_text(gauges, adapters_.gauges(), adapters_.most(), clock_.unix_seconds(),
-                                                  answers_by_status_)};
+                                                  answers_by_status_) +
+                                  prometheus_text(slow_start_)};
     }
     return std::nullopt;
   }
@@ -247,9 +259,29 @@ class Server::Loop {
     return std::nullopt;
   }
 
+  size_t under_way() const {
+    size_t all = intake_.being_read();
+    for (const auto& lane : models_.lanes()) all += lane->requests();
+    return all;
+  }
+  void grow_slowly(Time now) {
+    if (!loaded_ || slow_start_.over()) return;
+    uint64_t begun = 0;
+    double seconds = 0;
+    for (const auto& lane : models_.lanes()) {
+      const ModelGauges gauges = lane->gauges();
+      begun += gauges.metrics->time_to_first_token.count();
+      seconds += gauges.metrics->time_to_first_token.sum();
+    }
+    slow_start_.tick(begun, seconds, under_way(), now);
+    if (slow_start_.over()) spdlog::info("the slow start is over; {} requests were refused", slow_start_.refused());
+  }
+
   void sample(const Reading& reading, HttpRequest request, const HttpReply& reply) {
     if (auto refusal = closed()) return reply(std::move(*refusal));
     auto caller = access_.caller(request);
+    if (const auto refusal = slow_start_.ask(caller->name, under_way(), clock_.now()))
+      return reply(refusal_of(*refusal));
     if (auto refusal = access_.take_on(*caller, request.peer)) return reply(std::move(*refusal));
     intake_.take(reading, std::move(request), std::move(caller), reply);
   }
@@ -275,6 +307,7 @@ class Server::Loop {
     if (read_keys.exchange(false)) front_.read_files_again(true);
     if (loaded_) promotions_.tick();
     look_at_reader();
+    grow_slowly(now);
     adapters_.tick();
     if (!stop) return;
     if (!draining_) {
@@ -307,6 +340,7 @@ class Server::Loop {
   BodyPaths body_paths_;
   ResponseStore stored_;
   Traces traces_;
+  SlowStart slow_start_;
   Intake intake_;
   std::map<int, uint64_t> answers_by_status_;
   const int64_t started_;

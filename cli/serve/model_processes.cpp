@@ -234,6 +234,7 @@ Status ModelProcesses::write_config(const Process& process) const {
   config.cors_origins.clear();
   config.address_requests_per_minute = 0;
   config.isolate = false;
+  config.slow_start = 0;  // the door's
   config.stall_seconds = settings_.config.silence_seconds;
   const Json resolved = config.schema().resolved();
   // JSON is YAML.

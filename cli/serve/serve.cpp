@@ -193,6 +193,8 @@ gateway::GatewaySettings gateway_of(const ServeConfig& config) {
           .drain_seconds = config.drain_seconds,
           .traces = traces_of(config),
           .salt_by_key = config.salt_by_key,
+          .slow_start = config.slow_start,
+          .slow_start_seconds = config.slow_start_seconds,
           .version = TANDEM_VERSION};
 }
 
@@ -217,6 +219,7 @@ Result<int> run_isolated(const ServeConfig& config, const NumberFormatOptions& f
       processes_of(config, TRY(models_of(config, format)), TRY(adapters_of(config)), format), clock));
   gateway::GatewaySettings settings = gateway_of(config);
   settings.processes = processes.get();
+  settings.slots = config.slots * static_cast<int>(processes->upstreams().size());
   settings.upstreams = processes->upstreams();
   // The supervisor says when one is lost; answers take as long as they would in one process.
   settings.first_byte_seconds = settings.silence_seconds = settings.answer_seconds = kLongestAnswerSeconds;
@@ -270,6 +273,8 @@ Result<int> run_serve(const ServeOptions& options) {
       .threads = config.threads,
       .drain_seconds = config.drain_seconds,
       .stall_seconds = config.stall_seconds,
+      .slow_start = config.slow_start,
+      .slow_start_seconds = config.slow_start_seconds,
       .version = TANDEM_VERSION};
   constexpr size_t kOtherDescriptors = 256;
   allow_descriptors(settings.front.connections + kOtherDescriptors);

@@ -83,6 +83,11 @@ Schema ServeConfig::schema() {
           "With isolate: restarts of a process within serve.restart_window_seconds; with one more its model has failed",
           0, 1000)
       .add("serve.restart_window_seconds", restart_window_seconds, "See serve.max_restarts", 1, 604800)
+      .add("serve.slow_start", slow_start,
+           "Requests at once that are taken on after the start, of a share of the users; doubled while the time to the "
+           "first token holds, up to all slots. 0: all from the start",
+           0, 1 << 20)
+      .add("serve.slow_start_seconds", slow_start_seconds, "Between two such doublings, at least", 0.1, 3600)
       .add("serve.stall_seconds", stall_seconds,
            "Where an engine has been in one step for longer, /health is 503; 0: that is not looked at", 0, 86400)
       .add(

@@ -8,6 +8,8 @@
 #include <mutex>
 #include <thread>
 
+#include "serve/keys.h"
+#include "serve/slow_start.h"
 #include "tests/cli/serve_fixture.h"
 #include "tests/model/small_adapter.h"
 
@@ -368,6 +370,38 @@ TEST_F(ServeIsolated, adapters_go_to_the_process_of_their_model_and_come_back_wi
   EXPECT_EQ(ask("/v1/unload_lora_adapter", dump_json({{"lora_name", "second"}}), "the-admin").status, 200);
   EXPECT_EQ(ask("/v1/chat/completions", dump_json(question("second", "x"))).status, 404);
   EXPECT_EQ(ask("/v1/unload_lora_adapter", dump_json({{"lora_name", "second"}}), "the-admin").status, 404);
+}
+
+// In one process and in several.
+TEST_F(ServeIsolated, a_slow_start_takes_on_the_same_users_first_and_then_all) {
+  std::vector<std::pair<std::string, std::string>> keys;  // name and text
+  std::ofstream book(root() / "users.yaml");
+  for (int i = 0; i < 12; ++i) {
+    const auto key = serve::make_key();
+    keys.emplace_back(fmt::format("user-{}", i), key.text);
+    book << keys.back().first << ":\n  sha256: " << key.sha256 << "\n";
+  }
+  book.close();
+  const auto status = [&](const std::string& key) {
+    return ask("/v1/chat/completions", dump_json(question("b", "x", 2)), key).status;
+  };
+  for (const bool isolated : {true, false}) {
+    const Arguments more = {"--keys", (root() / "users.yaml").string()};
+    start_isolated("  slots: 2\n  slow_start: 1\n  slow_start_seconds: 3600\n", more, isolated);
+    EXPECT_EQ(ask("/ready", "", "", "GET").json()["admission_share"], 0.25);
+    int taken_on = 0;
+    for (const auto& [name, key] : keys) {
+      const bool first = serve::SlowStart::place_of(name) < 0.25;
+      taken_on += first ? 1 : 0;
+      EXPECT_EQ(status(key), first ? 200 : 503) << name;
+    }
+    EXPECT_GT(taken_on, 0);
+    EXPECT_LT(taken_on, 12);
+    EXPECT_THAT(ask("/metrics", "", keys[0].second, "GET").body, HasSubstr("\ntandem_admission_share 0.25\n"));
+    start_isolated("  slots: 2\n  slow_start: 1\n  slow_start_seconds: 0.1\n", more, isolated);
+    EXPECT_TRUE(within(60s, [&] { return !ask("/ready", "", "", "GET").json().contains("admission_share"); }));
+    for (const auto& [name, key] : keys) EXPECT_EQ(status(key), 200) << name;
+  }
 }
 
 TEST_F(ServeIsolated, no_process_is_left_when_the_parent_is_killed_or_asked_to_end) {
