@@ -13,8 +13,8 @@ constexpr const char* kPassedUp[] = {"accept",       "anthropic-version", "anthr
                                      "openai-beta",  "traceparent",       "tracestate",
                                      "x-request-id", "x-tandem-session",  "idempotency-key"};
 // Of an upstream's.
-constexpr const char* kPassedDown[] = {"content-type", "content-encoding", "x-request-id", "request-id",
-                                       "openai-processing-ms"};
+constexpr const char* kPassedDown[] = {"content-type", "content-encoding",     "x-request-id",
+                                       "request-id",   "openai-processing-ms", "retry-after"};
 
 bool is_control(unsigned char c) { return (c < ' ' && c != '\t') || c == 0x7f; }
 
@@ -82,6 +82,7 @@ std::optional<wire::TransferRequest> transfer_of(const Exchange& exchange, const
     if (exchange.request.path.starts_with("/v1/messages")) headers.emplace_back("X-Api-Key", terms.key);
   }
   headers.emplace_back("X-Tandem-Priority", name_of(exchange.priority));
+  if (terms.is_ours()) headers.emplace_back(kCallerHeader, exchange.key->name);
   if (!exchange.via.empty()) headers.emplace_back("Via", exchange.via);
   for (const char* name : kPassedUp) {
     const auto value = exchange.request.header(name);

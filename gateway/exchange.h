@@ -45,6 +45,9 @@ struct Exchange {
   AnswerScan scan;
 };
 
+// Whose it is, for a process of ours: it takes turns among callers, and keeps apart what is theirs.
+inline constexpr const char* kCallerHeader = "X-Tandem-Caller";
+
 // Of a head: why it is no answer to pass on; nothing where it is one.
 std::optional<Failure> failure_of(const wire::TransferHead& head);
 // Whether it is a 404 that says so: others may have it.

@@ -50,6 +50,7 @@ void Exchanges::offer(uint64_t number, const std::shared_ptr<Exchange>& exchange
   }
   const auto models = router_.all_models();
   if (view.model.empty() && models.size() == 1) view.model = models.front();
+  if (view.model.empty() && upstreams_.front().is_ours()) view.model = upstreams_.front().names.front();
   if (!std::ranges::binary_search(models, view.model)) return exchange->reply(unknown(view.model));
   if (auto refusal = serve::refusal_of_model(*exchange->key, view.model)) return exchange->reply(std::move(*refusal));
   const auto asked = serve::priority_of(exchange->request.header("x-tandem-priority"));
@@ -57,7 +58,7 @@ void Exchanges::offer(uint64_t number, const std::shared_ptr<Exchange>& exchange
   exchange->session = exchange->request.headers.contains("x-tandem-session")
                           ? std::string(exchange->request.header("x-tandem-session"))
                           : view.session;
-  const std::vector<std::string> names = {view.model};
+  const auto names = names_of(view.model);
   const serve::RuleSubject subject{
       .key = exchange->key->name, .session = exchange->session, .models = names, .priority = exchange->priority};
   if (auto refusal = access_.refuse(subject)) return exchange->reply(std::move(*refusal));
@@ -137,7 +138,9 @@ void Exchanges::take_answer(uint64_t number, wire::TransferEvent& event) {
   if (event.head) {
     exchange.head = std::move(event.head);
     exchange.first_byte = clock_.now();
-    if (!failure_of(*exchange.head)) {
+    ++begun_;
+    begun_seconds_ += to_seconds(exchange.first_byte - exchange.arrived);
+    if (upstreams_[exchange.upstream].is_ours() || !failure_of(*exchange.head)) {
       perform(router_.step(Answering{.request = number, .rate = rate_of(exchange)}, clock_.now()));
     }
   }
@@ -182,6 +185,11 @@ void Exchanges::pass_whole(Exchange& exchange) {
 // Why what has ended is no answer; nothing where it is one.
 std::optional<Failure> Exchanges::failure_in(const Exchange& exchange, const wire::TransferEvent& event) const {
   const std::string& name = upstreams_[exchange.upstream].name;
+  const bool is_ours = upstreams_[exchange.upstream].is_ours();
+  if (event.outcome.ok() && is_ours) {
+    // One that says that it cannot sample is about to end, or to be ended.
+    return exchange.head->status == 503 ? std::optional(Failure::kFaulty) : std::nullopt;
+  }
   if (event.outcome.ok()) {
     auto failure = failure_of(*exchange.head);
     if (!failure && !exchange.stream && lacks_the_model(*exchange.head, exchange.body)) failure = Failure::kMissing;
@@ -209,7 +217,13 @@ void Exchanges::end_answer(uint64_t number, Exchange& exchange, const wire::Tran
   }
   const bool begun = exchange.stream != nullptr;
   if (begun) {
-    exchange.stream->write(error_event(502, "the upstream broke off its answer"));
+    const UpstreamTerms& terms = upstreams_[exchange.upstream];
+    exchange.stream->write(
+        terms.is_ours()
+            ? error_event(503, fmt::format("the process of the model \"{}\" ended in the middle of this answer; it is "
+                                           "started again, ask again then",
+                                           terms.name))
+            : error_event(502, "the upstream broke off its answer"));
     exchange.stream->end();
   }
   Failed failed{.request = number, .failure = *failure, .begun = begun};
@@ -271,11 +285,14 @@ void Exchanges::note(Exchange& exchange, std::string_view outcome) {
                            {"prompt_tokens", notes.prompt_tokens},
                            {"answer_tokens", notes.answer_tokens}}});
   }
+  const UpstreamTerms* const ours = upstreams_[exchange.upstream].is_ours() ? owner_of(exchange.view.model) : nullptr;
+  const bool adapter = ours != nullptr && std::ranges::find(ours->names, exchange.view.model) == ours->names.end();
   access_.charge(*exchange.key, notes.prompt_tokens + notes.answer_tokens);
   access_.log({.time = clock_.unix_seconds(),
                .id = exchange.id,
                .key = exchange.key->name,
-               .model = exchange.view.model,
+               .model = ours ? ours->names.front() : exchange.view.model,
+               .adapter = adapter ? exchange.view.model : "",
                .path = exchange.request.path.starts_with(kResponses) ? "/v1/responses" : exchange.request.path,
                .priority = std::string(serve::name_of(exchange.priority)),
                .outcome = std::string(outcome),
@@ -286,6 +303,8 @@ void Exchanges::note(Exchange& exchange, std::string_view outcome) {
                .seconds = to_seconds(clock_.now() - exchange.arrived)});
 }
 
+void Exchanges::tell(const Told& told) { perform(router_.step(told, clock_.now())); }
+
 void Exchanges::tick() {
   for (auto& [number, exchange] : exchanges_) {
     if (exchange->held) look_after(*exchange);
@@ -295,7 +314,7 @@ void Exchanges::tick() {
 
 void Exchanges::end_those(const serve::Rule& rule, const std::string& message) {
   for (const auto& [number, exchange] : std::map(exchanges_)) {
-    const std::vector<std::string> names = {exchange->view.model};
+    const auto names = names_of(exchange->view.model);
     if (!concerns(rule, {.key = exchange->key->name,
                          .session = exchange->session,
                          .models = names,
@@ -318,6 +337,22 @@ void Exchanges::end_all(const HttpResponse& response) {
     exchange->stream ? exchange->stream->abandon() : exchange->reply(response);
     end(number, Gone{number}, "ended");
   }
+}
+
+const UpstreamTerms* Exchanges::owner_of(const std::string& model) const {
+  for (size_t i = 0; i < upstreams_.size(); ++i) {
+    if (upstreams_[i].is_ours() && std::ranges::binary_search(router_.models(i), model)) return &upstreams_[i];
+  }
+  return nullptr;
+}
+
+// An adapter's name stands beside those of its model.
+std::vector<std::string> Exchanges::names_of(const std::string& model) const {
+  const UpstreamTerms* const owner = owner_of(model);
+  if (owner == nullptr) return {model};
+  auto names = owner->names;
+  if (std::ranges::find(names, model) == names.end()) names.push_back(model);
+  return names;
 }
 
 HttpResponse Exchanges::unknown(const std::string& name) const {

@@ -42,17 +42,25 @@ class Exchanges {
   // The client of a request has gone; unknown ones are ignored.
   void gone(uint64_t number) { end(number, Gone{number}, "gone"); }
   void tick();
+  // What is known of a process of this server.
+  void tell(const Told& told);
   // Ends those that a rule of an admin concerns with 403.
   void end_those(const serve::Rule& rule, const std::string& message);
   // Ends all of them: those that have no answer yet get this one.
   void end_all(const wire::HttpResponse& response);
 
+  // Answers that have begun until now, and how long all of them took to, from their arrival.
+  uint64_t begun() const { return begun_; }
+  double begun_seconds() const { return begun_seconds_; }
   bool empty() const { return exchanges_.empty(); }
   size_t size() const { return exchanges_.size(); }
   // The 404 that names the models that there are.
   wire::HttpResponse unknown(const std::string& name) const;
 
  private:
+  // The process of this server that has the model or adapter; null: none has, or upstreams are servers of their own.
+  const UpstreamTerms* owner_of(const std::string& model) const;
+  std::vector<std::string> names_of(const std::string& model) const;
   void perform(std::vector<RouterAction> actions);
   void begin(const Send& send);
   void refuse(const Refuse& refuse);
@@ -79,6 +87,8 @@ class Exchanges {
   ResponsePlaces responses_;
   std::map<uint64_t, std::shared_ptr<Exchange>> exchanges_;  // by the number of the HTTP request
   std::map<uint64_t, uint64_t> by_transfer_;
+  uint64_t begun_ = 0;
+  double begun_seconds_ = 0;
 };
 
 }  // namespace tandem::gateway

@@ -12,10 +12,13 @@
 #include "base/work_queue.h"
 #include "gateway/exchanges.h"
 #include "gateway/pages.h"
+#include "gateway/process_desk.h"
 #include "serve/api_error.h"
 #include "serve/cors.h"
+#include "serve/query.h"
 #include "serve/request_reader.h"
 #include "serve/rule_desk.h"
+#include "serve/slow_start.h"
 #include "serve/trace_path.h"
 
 namespace tandem::gateway {
@@ -43,7 +46,8 @@ RouterSettings router_settings(const GatewaySettings& settings) {
                                 .requests_per_minute = terms.requests_per_minute,
                                 .tokens_per_minute = terms.tokens_per_minute,
                                 .probe_every = from_seconds(settings.probe_seconds),
-                                .seed = std::hash<std::string>{}(terms.name)});
+                                .seed = std::hash<std::string>{}(terms.name),
+                                .told = terms.is_ours()});
   }
   return router;
 }
@@ -55,6 +59,12 @@ wire::TransferRequest limits_of(const GatewaySettings& settings) {
   limits.request.limit = from_seconds(settings.answer_seconds);
   limits.request.connect_limit = 5s;
   return limits;
+}
+
+serve::SlowStartSettings slow_start_of(const GatewaySettings& settings) {
+  int slots = settings.slots;
+  for (const UpstreamTerms& terms : settings.upstreams) slots += terms.is_ours() ? 0 : terms.slots;
+  return {.first = settings.slow_start, .whole = slots, .step = from_seconds(settings.slow_start_seconds)};
 }
 
 Duration probe_limit(const GatewaySettings& settings) {
@@ -74,6 +84,7 @@ class Gateway::Loop {
         queue_(1, kMostWaitingReads),
         transfers_(std::move(transfers)),
         traces_(settings_.traces, clock_),
+        slow_start_(slow_start_of(settings_)),
         exchanges_(router_, settings_.upstreams, *transfers_, access_, traces_, limits_of(settings_),
                    probe_limit(settings_), clock_),
         rule_desk_(access_, ruled_requests()),
@@ -91,12 +102,20 @@ class Gateway::Loop {
                      }});
   }
 
+  Status look_after_processes() {
+    desk_ = TRY(ProcessDesk::create(
+        *settings_.processes, settings_.upstreams, [this] { take_told(); }, clock_));
+    desk_->add_to(body_paths_);
+    return {};
+  }
+
   const std::string& url() const { return front_.url; }
 
   Status serve(const std::function<void(const std::vector<std::string>&)>& ready, const std::atomic<bool>& stop,
                std::atomic<bool>& read_keys) {
     front_.http.watch(queue_.wake_fd(), [&] { queue_.run_completions(); });
     front_.http.watch(transfers_->wake_fd(), [&] { exchanges_.take_events(); });
+    if (desk_) front_.http.watch(desk_->wake_fd(), [&] { desk_->take_events(); });
     wire::HttpHandler handler;
     handler.refuse = [&](const HttpRequest& request) {
       auto refusal = access_.refuse(request);
@@ -113,7 +132,8 @@ class Gateway::Loop {
     handler.malformed = [&](int status, const std::string& message) { return error_response(status, message); };
     handler.tick = [&] { tick(ready, stop, read_keys); };
     exchanges_.tick();
-    return front_.http.serve(serve::with_cors(std::move(handler), settings_.front.cors_origins), ended_);
+    const Status status = front_.http.serve(serve::with_cors(std::move(handler), settings_.front.cors_origins), ended_);
+    return trouble_.ok() ? status : trouble_;
   }
 
  private:
@@ -130,6 +150,9 @@ class Gateway::Loop {
       if (get != (found->method == "GET")) return other_method(reply, std::string(found->method).c_str());
       return body_paths_.answer(*found, request, access_.caller(request)->name, reply);
     }
+    if (desk_ && get && path == "/ready" && !draining_)
+      return reply(desk_->readiness(serve::query_parameter(request.query, "model"), slow_start_.share()));
+    if (desk_ && get && path == "/metrics") return desk_->answer_metrics(metrics(), reply);
     const auto page = page_of(path);
     if (!page) {
       return reply(error_response(
@@ -165,24 +188,56 @@ class Gateway::Loop {
   std::optional<HttpResponse> page_of(const std::string& path) const {
     if (path == "/health" || path == "/ready" || path == "/ping") {
       if (auto closed = this->closed()) return closed;
-      return json_response(200, {{"status", "ok"}});
+      Json body = {{"status", "ok"}};
+      if (!slow_start_.over()) body["admission_share"] = slow_start_.share();
+      return json_response(200, body);
     }
     if (path == "/version") return json_response(200, {{"version", settings_.version}});
     if (path == "/load") return json_response(200, {{"server_load", router_.requests()}});
     if (path == "/metrics") {
-      return HttpResponse{.headers = {{"Content-Type", "text/plain; version=0.0.4; charset=utf-8"}},
-                          .body = prometheus_text(router_, settings_.upstreams, answers_by_status_, clock_.now())};
+      return HttpResponse{.headers = {{"Content-Type", "text/plain; version=0.0.4; charset=utf-8"}}, .body = metrics()};
     }
-    if (path == "/v1/models") return json_response(200, model_list(router_, settings_.upstreams, started_));
+    if (path == "/v1/models") return json_response(200, models());
     constexpr std::string_view kModel = "/v1/models/";
     if (path.starts_with(kModel)) {
-      const Json list = model_list(router_, settings_.upstreams, started_);
+      const Json list = models();
       for (const Json& model : list["data"]) {
         if (model["id"] == Json(path.substr(kModel.size()))) return json_response(200, model);
       }
       return exchanges_.unknown(path.substr(kModel.size()));
     }
     return std::nullopt;
+  }
+
+  std::string metrics() const {
+    return prometheus_text(router_, settings_.upstreams, answers_by_status_, clock_.now()) +
+           serve::prometheus_text(slow_start_);
+  }
+
+  Json models() const {
+    Json list = model_list(router_, settings_.upstreams, started_);
+    for (Json& model : list["data"]) {
+      if (desk_) model = desk_->described(std::move(model));
+    }
+    return list;
+  }
+
+  // What is known of the processes of this server.
+  void take_told() {
+    const auto told = settings_.processes->tick();
+    const auto views = settings_.processes->views();
+    for (size_t i = 0; i < views.size(); ++i) settings_.upstreams[i].url = views[i].url;
+    for (const Told& one : told) exchanges_.tell(one);
+    if (!ready_ && trouble_.ok() && !settings_.processes->trouble().ok()) {
+      trouble_ = settings_.processes->trouble();
+      ended_ = true;
+    }
+  }
+  // Whether all that are to be waited for at the start are there.
+  bool all_there(Time now) const {
+    if (!desk_) return router_.all_tried() || now - answered_since_ >= kReadyAnyway;
+    return std::ranges::all_of(settings_.processes->views(),
+                               [](const ProcessView& view) { return view.state == "serving"; });
   }
 
   // Why nothing is answered now; nothing where it is.
@@ -204,6 +259,8 @@ class Gateway::Loop {
       return reply(
           error_response(508, "this request has come through this gateway before: its upstreams lead back to it"));
     auto key = access_.caller(request);
+    if (const auto refusal = slow_start_.ask(key->name, exchanges_.size() + reading_.size(), clock_.now()))
+      return reply(serve::refusal_of(*refusal));
     if (auto refusal = access_.take_on(*key, request.peer)) return reply(std::move(*refusal));
     auto exchange = std::make_shared<Exchange>();
     exchange->request = std::move(request);
@@ -244,14 +301,18 @@ class Gateway::Loop {
       front_.read_files_again(false);
     }
     if (read_keys.exchange(false)) front_.read_files_again(true);
+    if (desk_) take_told();
     exchanges_.tick();
     if (!ready_ && !router_.all_models().empty()) {
       if (answered_since_ == Time{}) answered_since_ = now;
-      if (router_.all_tried() || now - answered_since_ >= kReadyAnyway) {
+      if (all_there(now)) {
         ready_ = true;
+        slow_start_.begin(now);
         ready(router_.all_models());
       }
     }
+    if (ready_)
+      slow_start_.tick(exchanges_.begun(), exchanges_.begun_seconds(), exchanges_.size() + reading_.size(), now);
     if (!stop) return;
     if (!draining_) {
       draining_ = true;
@@ -272,9 +333,11 @@ class Gateway::Loop {
   WorkQueue queue_;
   std::unique_ptr<wire::HttpTransfers> transfers_;
   serve::Traces traces_;
+  serve::SlowStart slow_start_;
   Exchanges exchanges_;
   serve::RuleDesk rule_desk_;
   serve::BodyPaths body_paths_;
+  std::unique_ptr<ProcessDesk> desk_;  // null: the upstreams are other servers
   const int64_t started_;
   const uint64_t run_ = unique_number();
   std::map<uint64_t, std::shared_ptr<Exchange>> reading_;  // by the number of the HTTP request
@@ -282,6 +345,7 @@ class Gateway::Loop {
   Time next_key_check_{}, drain_until_{}, answered_since_{};
   bool ready_ = false, draining_ = false;
   std::atomic<bool> ended_{false};
+  Status trouble_;
 };
 
 Gateway::Gateway(std::unique_ptr<Loop> loop) : loop_(std::move(loop)) {}
@@ -291,8 +355,10 @@ Result<std::unique_ptr<Gateway>> Gateway::listen(GatewaySettings settings, const
   TRY(check_upstreams(settings.upstreams));
   auto front = TRY(serve::open_front(settings.front, clock));
   auto transfers = TRY(wire::HttpTransfers::create(clock));
-  return std::unique_ptr<Gateway>(
-      new Gateway(std::make_unique<Loop>(std::move(settings), std::move(front), std::move(transfers), clock)));
+  const bool has_processes = settings.processes != nullptr;
+  auto loop = std::make_unique<Loop>(std::move(settings), std::move(front), std::move(transfers), clock);
+  if (has_processes) TRY(loop->look_after_processes());
+  return std::unique_ptr<Gateway>(new Gateway(std::move(loop)));
 }
 
 const std::string& Gateway::url() const { return loop_->url(); }

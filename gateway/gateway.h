@@ -5,6 +5,9 @@
 // upstream gets its own. An answer that is no stream is passed on whole, so that one that breaks off is asked for again
 // elsewhere; of a stream that is so until its first bytes.
 //
+// In a server with a process for each model the upstreams are these processes (processes.h): the router is told of
+// them, and their answers are passed on as they are.
+//
 // Thread safety: one thread; `stop` and `read_keys` may be set from anywhere, a signal handler included.
 #pragma once
 
@@ -14,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "gateway/processes.h"
 #include "gateway/upstream.h"
 #include "serve/front.h"
 #include "serve/traces.h"
@@ -30,7 +34,11 @@ struct GatewaySettings {
   double drain_seconds = 30;
   serve::TraceSettings traces;
   bool salt_by_key = false;  // prefixes of different keys are told apart
+  int slow_start = 0;        // requests at once after the start (serve/slow_start.h); 0: all
+  double slow_start_seconds = 2;
+  int slots = 0;  // answers that all upstreams sample at once, where they are processes of this server
   std::string version;
+  Processes* processes = nullptr;  // whose the upstreams are, in this order; outlives the gateway. Null: other servers
 };
 
 class Gateway {

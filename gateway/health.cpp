@@ -66,7 +66,7 @@ void Health::Allowance::take(double amount, Time now) {
 
 Health::Health(const HealthSettings& settings)
     : settings_(settings),
-      limit_(std::min<double>(kFirstLimit, settings.slots)),
+      limit_(settings.told ? settings.slots : std::min<double>(kFirstLimit, settings.slots)),
       threshold_(settings.slots),
       requests_{.rate = settings.requests_per_minute, .left = settings.requests_per_minute},
       tokens_{.rate = settings.tokens_per_minute, .left = settings.tokens_per_minute} {}
@@ -109,6 +109,7 @@ void Health::ended(std::optional<double> seconds) {
 bool Health::failed(Failure failure, std::optional<Duration> retry_after, Time now) {
   // Those that were sent before the circuit broke say nothing new.
   if (state_ == State::kBroken) return false;
+  if (settings_.told) return failure != Failure::kMissing && failure != Failure::kOverloaded && lost(now, now);
   switch (failure) {
     case Failure::kOverloaded: {
       held_until_ = std::max(held_until_, now + retry_after.value_or(doubled(1s, refusals_, kMostRefusedFor)));
@@ -155,7 +156,7 @@ void Health::note(const RateNews& news, Time now) {
 }
 
 bool Health::take_probe(Time now) {
-  if (probing_ || now < probe_at_) return false;
+  if (settings_.told || probing_ || now < probe_at_) return false;
   probing_ = true;
   probed_at_ = now;
   probe_at_ = now + settings_.probe_every;
@@ -178,6 +179,22 @@ bool Health::probed(bool answered, Time now) {
   }
   state_ = State::kOpen;
   return true;
+}
+
+bool Health::restored(Time as_of) {
+  if (state_ == State::kOpen || as_of <= lost_at_) return false;
+  state_ = State::kOpen;
+  probe_at_ = Time{};
+  return true;
+}
+
+bool Health::lost(Time expected, Time now) {
+  probe_at_ = expected;
+  if (state_ == State::kBroken) return false;
+  const bool was_open = state_ == State::kOpen;
+  state_ = State::kBroken;
+  lost_at_ = now;
+  return was_open;
 }
 
 void Health::forget_slowly(double usual) {

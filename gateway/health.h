@@ -34,6 +34,9 @@ struct HealthSettings {
   double requests_per_minute = 0, tokens_per_minute = 0;  // 0: no limit
   Duration probe_every = std::chrono::seconds(5);
   uint64_t seed = 0;  // of the jitter
+  // Its owner says whether it is there (`restored`, `lost`): it is not probed, failures break the circuit until the
+  // owner is heard, and all of its slots are used from the start.
+  bool told = false;
 };
 
 class Health {
@@ -61,6 +64,11 @@ class Health {
   // It is to be asked for its models now; the answer goes to `probed`, which gives true where it came back.
   bool take_probe(Time now);
   bool probed(bool answered, Time now);
+  // Of one that is told of. It was seen to answer at `as_of`: true where that opens the circuit. What failed after that
+  // is newer.
+  bool restored(Time as_of);
+  // It is away, and back at about `expected`: true where it was open.
+  bool lost(Time expected, Time now);
 
   int in_flight() const { return in_flight_; }
   double limit() const { return limit_; }
@@ -91,6 +99,7 @@ class Health {
   int refusals_ = 0;       // in a row
   bool probing_ = false;
   Time probe_at_{}, probed_at_{}, held_until_{}, halved_{};
+  Time lost_at_{};  // of one that is told of
   Allowance requests_, tokens_;
   RateNews news_;
   Time news_at_{};

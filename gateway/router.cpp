@@ -22,6 +22,7 @@ constexpr double kMostOfMean = 1.25;
 constexpr double kLeastFound = 0.25;
 constexpr double kRepeatsPerRequest = 0.2, kMostRepeats = 10;
 constexpr Duration kForgetEvery = 1s;
+constexpr int kMostLosses = 2;  // of one request, with processes of this server
 
 // What an upstream without requests counts as having: little, so that one that has just come back and may have one
 // gets it, and more than nothing, so that of idle ones the faster is preferred.
@@ -45,38 +46,40 @@ bool costs_a_repeat(Failure failure) {
 }  // namespace
 
 Router::Router(const RouterSettings& settings) : settings_(settings), repeats_left_(kMostRepeats) {
-  for (const auto& upstream : settings.upstreams) upstreams_.push_back({.health = Health(upstream)});
+  for (const auto& upstream : settings.upstreams)
+    upstreams_.push_back({.health = Health(upstream), .told = upstream.told});
 }
 
 std::vector<RouterAction> Router::step(const RouterEvent& event, Time now) {
   Actions actions;
-  std::visit(Overloaded{[&](const Arrived& arrived) { arrive(arrived, now, actions); },
-                        [&](const Answering& answering) {
-                          const auto found = requests_.find(answering.request);
-                          if (found == requests_.end() || !found->second.upstream) return;
-                          Request& request = found->second;
-                          Upstream& upstream = upstreams_[*request.upstream];
-                          upstream.health.note(answering.rate, now);
-                          upstream.health.answered(now - request.sent_at, usual(&Health::first_byte_seconds));
-                        },
-                        [&](const Answered& answered) {
-                          const auto found = requests_.find(answered.request);
-                          if (found == requests_.end() || !found->second.upstream) return;
-                          Upstream& upstream = upstreams_[*found->second.upstream];
-                          upstream.health.ended(to_seconds(now - found->second.sent_at));
-                          ++upstream.counters.answered;
-                          end(answered.request, now, actions);
-                        },
-                        [&](const Failed& failed) { fail_one(failed, now, actions); },
-                        [&](const Gone& gone) {
-                          const auto found = requests_.find(gone.request);
-                          if (found == requests_.end()) return;
-                          if (found->second.upstream) upstreams_[*found->second.upstream].health.ended(std::nullopt);
-                          end(gone.request, now, actions);
-                        },
-                        [&](const Probed& probed) { take_probe_answer(probed, now, actions); },
-                        [&](const Tick&) { tick(now, actions); }},
-             event);
+  std::visit(
+      Overloaded{[&](const Arrived& arrived) { arrive(arrived, now, actions); },
+                 [&](const Answering& answering) {
+                   const auto found = requests_.find(answering.request);
+                   if (found == requests_.end() || !found->second.upstream) return;
+                   Request& request = found->second;
+                   Upstream& upstream = upstreams_[*request.upstream];
+                   upstream.health.note(answering.rate, now);
+                   upstream.health.answered(now - request.sent_at, usual(&Health::first_byte_seconds));
+                 },
+                 [&](const Answered& answered) {
+                   const auto found = requests_.find(answered.request);
+                   if (found == requests_.end() || !found->second.upstream) return;
+                   Upstream& upstream = upstreams_[*found->second.upstream];
+                   upstream.health.ended(to_seconds(now - found->second.sent_at));
+                   ++upstream.counters.answered;
+                   end(answered.request, now, actions);
+                 },
+                 [&](const Failed& failed) { fail_one(failed, now, actions); },
+                 [&](const Gone& gone) {
+                   const auto found = requests_.find(gone.request);
+                   if (found == requests_.end()) return;
+                   if (found->second.upstream) upstreams_[*found->second.upstream].health.ended(std::nullopt);
+                   end(gone.request, now, actions);
+                 },
+                 [&](const Probed& probed) { take_probe_answer(probed, now, actions); },
+                 [&](const Told& told) { take_told(told, now, actions); }, [&](const Tick&) { tick(now, actions); }},
+      event);
   count_slots(now, actions);
   place_waiting(now, actions);
   return actions;
@@ -84,14 +87,15 @@ std::vector<RouterAction> Router::step(const RouterEvent& event, Time now) {
 
 void Router::arrive(const Arrived& arrived, Time now, Actions& actions) {
   repeats_left_ = std::min(kMostRepeats, repeats_left_ + kRepeatsPerRequest);
-  Request request{.terms = arrived, .arrived = now};
+  Request request{.terms = arrived, .arrived = now, .waits_since = now};
   if (!queues_.contains(arrived.model)) {
     actions.emplace_back(Refuse{.request = arrived.request, .status = 404, .why = "there is no such model"});
     return;
   }
   Time soonest = Time::max();
   for (size_t i = 0; i < upstreams_.size(); ++i) {
-    if (serves(upstreams_[i], arrived, i)) soonest = std::min(soonest, upstreams_[i].health.opens_at(1, now));
+    if (serves(upstreams_[i], arrived, i) && !upstreams_[i].failed)
+      soonest = std::min(soonest, upstreams_[i].health.opens_at(1, now));
   }
   if (soonest == Time::max() || soonest - now > settings_.longest_wait) {
     actions.emplace_back(refusal_of(arrived.request, request, now));
@@ -188,6 +192,7 @@ void Router::place_waiting(Time now, Actions& actions) {
 }
 
 bool Router::place(RequestNumber number, Request& request, Time now, Actions& actions) {
+  if (request.losses >= kMostLosses) return false;
   size_t found = 0;
   const auto best = best_for(request, now, found);
   if (!best) return false;
@@ -205,12 +210,22 @@ bool Router::place(RequestNumber number, Request& request, Time now, Actions& ac
   return true;
 }
 
+Refuse Router::told_refusal_of(RequestNumber number, const Request& request, const Upstream& upstream, Time now) const {
+  Refuse refuse{.request = number, .status = 503, .why = upstream.why};
+  if (refuse.why.empty())
+    refuse.why = fmt::format("the process of the model \"{}\" does not answer", request.terms.model.substr(0, 200));
+  if (request.losses > 0) refuse.why += "; this request was with it when it ended";
+  if (!upstream.failed) refuse.retry_after = std::max<Duration>(1s, upstream.health.opens_at(1, now) - now);
+  return refuse;
+}
+
 Refuse Router::refusal_of(RequestNumber number, const Request& request, Time now) const {
   Refuse refuse{.request = number, .status = status_of(request.last)};
   Time soonest = Time::max();
   bool all_held = true;
   for (size_t i = 0; i < upstreams_.size(); ++i) {
     if (!serves(upstreams_[i], request.terms, i)) continue;
+    if (upstreams_[i].told) return told_refusal_of(number, request, upstreams_[i], now);
     soonest = std::min(soonest, upstreams_[i].health.opens_at(1, now));
     all_held = all_held && upstreams_[i].health.known() && !upstreams_[i].health.broken();
   }
@@ -255,8 +270,9 @@ void Router::fail_one(const Failed& failed, Time now, Actions& actions) {
     if (failed.failure == Failure::kUnreachable) prefixes_.forget(index);
   }
   if (failed.begun) return end(failed.request, now, actions);
-  request.tried |= uint64_t{1} << index;
   request.last = failed.failure;
+  if (upstream.told && waits_again(failed, request, now)) return;
+  request.tried |= uint64_t{1} << index;
   const bool costs = costs_a_repeat(failed.failure);
   if (request.attempts < settings_.most_attempts && (!costs || repeats_left_ >= 1)) {
     if (place(failed.request, request, now, actions)) {
@@ -266,6 +282,17 @@ void Router::fail_one(const Failed& failed, Time now, Actions& actions) {
   }
   actions.emplace_back(refusal_of(failed.request, request, now));
   end(failed.request, now, actions);
+}
+
+// Of an upstream that is told of: what nobody has heard anything of is sent again when it is back, once. After a second
+// loss it is refused, when the upstream's owner has said why.
+bool Router::waits_again(const Failed& failed, Request& request, Time now) {
+  if (failed.failure == Failure::kMissing || failed.failure == Failure::kOverloaded) return false;
+  // One that could not be connected to has not had it.
+  if (failed.failure != Failure::kUnreachable) ++request.losses;
+  if (request.waits_since == request.arrived) request.waits_since = now;
+  unplaced_.push_back(failed.request);
+  return true;
 }
 
 void Router::end(RequestNumber number, Time now, Actions& actions) {
@@ -286,8 +313,10 @@ void Router::take_probe_answer(const Probed& probed, Time now, Actions& actions)
     prefixes_.forget(probed.upstream);
     actions.emplace_back(Turned{.upstream = probed.upstream, .open = false, .failure = Failure::kUnreachable});
   }
-  if (!probed.models) return;
-  std::vector<std::string> models = *probed.models;
+  if (probed.models) set_models(upstream, *probed.models);
+}
+
+void Router::set_models(Upstream& upstream, std::vector<std::string> models) {
   std::ranges::sort(models);
   models.erase(std::unique(models.begin(), models.end()), models.end());
   if (models == upstream.models) return;
@@ -301,6 +330,33 @@ void Router::take_probe_answer(const Probed& probed, Time now, Actions& actions)
   });
 }
 
+void Router::take_told(const Told& told, Time now, Actions& actions) {
+  Upstream& upstream = upstreams_[told.upstream];
+  upstream.tried = true;
+  upstream.failed = told.state == Told::State::kFailed;
+  upstream.why = told.why;
+  set_models(upstream, told.models);
+  if (told.state == Told::State::kThere) {
+    upstream.health.restored(told.as_of);
+  } else if (upstream.health.lost(told.expected, now)) {
+    prefixes_.forget(told.upstream);
+  }
+  refuse_hopeless(told, now, actions);
+}
+
+// Those that were lost with it too often, and those whose upstreams have all failed for good.
+void Router::refuse_hopeless(const Told& told, Time now, Actions& actions) {
+  std::vector<RequestNumber> hopeless;
+  for (const auto& [number, request] : requests_) {
+    if (request.upstream || !serves(upstreams_[told.upstream], request.terms, told.upstream)) continue;
+    if (request.losses >= kMostLosses || upstreams_[told.upstream].failed) hopeless.push_back(number);
+  }
+  for (const RequestNumber number : hopeless) {
+    actions.emplace_back(refusal_of(number, requests_.at(number), now));
+    end(number, now, actions);
+  }
+}
+
 void Router::tick(Time now, Actions& actions) {
   for (size_t i = 0; i < upstreams_.size(); ++i) {
     if (upstreams_[i].health.take_probe(now)) actions.emplace_back(Probe{.upstream = i});
@@ -312,7 +368,7 @@ void Router::tick(Time now, Actions& actions) {
   }
   std::set<RequestNumber> late;
   for (const auto& [number, request] : requests_) {
-    if (request.upstream || now - request.arrived < settings_.longest_wait) continue;
+    if (request.upstream || now - request.waits_since < settings_.longest_wait) continue;
     const auto open = [&, &terms = request.terms](size_t i) {
       return serves(upstreams_[i], terms, i) && upstreams_[i].health.open(1, now);
     };

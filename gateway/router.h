@@ -7,6 +7,10 @@
 // them. An upstream that serves several models counts with all of its slots for each; what is more than its limit
 // waits. Repeats alone may go beyond it.
 //
+// An upstream may also be a process of the same server, of which its owner tells (Told). What it was lost with, before
+// any of the answer was passed on, waits until it is back and is sent once more; one that has failed for good refuses
+// at once, with its cause.
+//
 // Pure state machine; thread safety: none.
 #pragma once
 
@@ -65,8 +69,18 @@ struct Probed {
   size_t upstream = 0;
   std::optional<std::vector<std::string>> models = {};  // names that clients ask for; nothing: no answer
 };
+// Of an upstream that is told of (HealthSettings::told), by who started it.
+struct Told {
+  enum class State : uint8_t { kThere, kAway, kFailed };
+  size_t upstream = 0;
+  State state = State::kAway;
+  std::vector<std::string> models = {};  // names that clients ask for, whether it is there or not
+  Time as_of{};                          // kThere: when it was asked that
+  Time expected{};                       // kAway: when it is back, about
+  std::string why = {};                  // kAway, kFailed: for clients
+};
 struct Tick {};  // several times a second
-using RouterEvent = std::variant<Arrived, Answering, Answered, Failed, Gone, Probed, Tick>;
+using RouterEvent = std::variant<Arrived, Answering, Answered, Failed, Gone, Probed, Told, Tick>;
 
 struct Send {
   RequestNumber request = 0;
@@ -111,6 +125,8 @@ class Router {
   const UpstreamCounters& counters(size_t upstream) const { return upstreams_[upstream].counters; }
   std::vector<std::string> all_models() const;
   bool any_open(Time now) const;
+  // Of one that is told of: it is there now.
+  bool open(size_t upstream, Time now) const { return upstreams_[upstream].health.open(1, now); }
   // Whether each upstream has answered, or failed, once.
   bool all_tried() const;
   size_t requests() const { return requests_.size(); }
@@ -121,11 +137,15 @@ class Router {
     Health health;
     std::vector<std::string> models = {};  // sorted, each once
     bool tried = false;
+    bool told = false, failed = false;
+    std::string why = {};  // as it was told
     UpstreamCounters counters = {};
   };
   struct Request {
     Arrived terms;
     Time arrived{}, sent_at{};
+    Time waits_since{};  // for an upstream: its arrival, or the loss of one that is told of
+    int losses = 0;      // with an upstream that is told of; after the second it waits for the cause alone
     std::optional<size_t> upstream = {};  // that has it now
     uint64_t tried = 0;                   // a bit for each upstream that failed it
     int attempts = 0;
@@ -137,6 +157,10 @@ class Router {
   void arrive(const Arrived& arrived, Time now, Actions& actions);
   void fail_one(const Failed& failed, Time now, Actions& actions);
   void take_probe_answer(const Probed& probed, Time now, Actions& actions);
+  void take_told(const Told& told, Time now, Actions& actions);
+  void set_models(Upstream& upstream, std::vector<std::string> models);
+  void refuse_hopeless(const Told& told, Time now, Actions& actions);
+  bool waits_again(const Failed& failed, Request& request, Time now);
   void end(RequestNumber number, Time now, Actions& actions);
   void admit(const std::string& model, const serve::AdmissionEvent& event, Time now, Actions& actions);
   void count_slots(Time now, Actions& actions);
@@ -144,6 +168,7 @@ class Router {
   bool place(RequestNumber number, Request& request, Time now, Actions& actions);
   std::optional<size_t> best_for(const Request& request, Time now, size_t& found) const;
   bool serves(const Upstream& upstream, const Arrived& terms, size_t index) const;
+  Refuse told_refusal_of(RequestNumber number, const Request& request, const Upstream& upstream, Time now) const;
   Refuse refusal_of(RequestNumber number, const Request& request, Time now) const;
   void tick(Time now, Actions& actions);
   double usual(double (Health::*of)() const) const;

@@ -71,9 +71,15 @@ void Supervision::on(const Started& started, Time now, Actions& actions) {
   start_next(now, actions);
 }
 
-void Supervision::on(const StartFailed& failed, Time, Actions& actions) {
+void Supervision::on(const StartFailed& failed, Time now, Actions& actions) {
   if (starting_ != failed.peer) return;
   starting_.reset();
+  if (plan_.independent) {
+    Role& role = *std::find_if(roles_.begin(), roles_.end(), [&](const Role& r) { return r.peer == failed.peer; });
+    role.started = now;
+    on_death(role, Ending{.how = "could not be started: " + failed.reason}, now, actions);
+    return start_next(now, actions);
+  }
   fail(failed.reason, {}, actions);
 }
 
@@ -116,20 +122,27 @@ void Supervision::on(const Exited& exited, Time now, Actions& actions) {
     // Its farewell reaches nobody who had not read it when its socket went.
     for (const int64_t process : processes()) actions.push_back(Ask{process});
   }
-  if (!clean && !is_ending_) return on_death(*role, ending, now, actions);
+  if ((!clean || plan_.independent) && !is_ending_) return on_death(*role, ending, now, actions);
   // Told to stop, and the coordinator goes next; one that was stopped by somebody else is started again.
   role->state = Role::State::kDone;
   role->restart_at = now + kPauseAfterCleanEnd;
 }
 
 void Supervision::on_death(Role& role, const Ending& ending, Time now, Actions& actions) {
-  const std::string label = to_string(role.peer);
-  if (const char* lack = lack_of(ending))
-    return fail(fmt::format("{} cannot work {}:\n", label, lack), role.peer, actions);
+  const std::string label = label_of(role.peer);
   const std::string how = !ending.how.empty()  ? ending.how
                           : ending.signal != 0 ? fmt::format("was ended by signal {}", ending.signal)
                                                : fmt::format("ended with code {}", ending.code);
-  if (++role.restarts > plan_.max_restarts) {
+  role.last_cause = how;
+  // An independent role is tried again in any case: what it lacks may be on its way.
+  const char* const lack = plan_.independent ? nullptr : lack_of(ending);
+  if (lack != nullptr) return fail(fmt::format("{} cannot work {}:\n", label, lack), role.peer, actions);
+  if (plan_.independent && too_many_deaths(role, now)) {
+    return fail_alone(role, fmt::format("{}, and has been started again {} times", how, role.deaths.size() - 1),
+                      actions);
+  }
+  ++role.restarts;
+  if (!plan_.independent && role.restarts > plan_.max_restarts) {
     return fail(fmt::format("{} {}, and has been started again {} times:\n", label, how, plan_.max_restarts), role.peer,
                 actions);
   }
@@ -138,6 +151,33 @@ void Supervision::on_death(Role& role, const Ending& ending, Time now, Actions& 
   role.quick_deaths = now - role.started < kQuickDeath ? role.quick_deaths + 1 : 0;
   role.restart_at = now + std::min<Duration>(kLongestPause, 1s * std::max(0, role.quick_deaths - 1));
   role.state = Role::State::kRestarting;
+}
+
+bool Supervision::too_many_deaths(Role& role, Time now) {
+  role.deaths.push_back(now);
+  if (plan_.restart_window_seconds > 0)
+    std::erase_if(role.deaths, [&](Time death) { return to_seconds(now - death) > plan_.restart_window_seconds; });
+  return role.deaths.size() > static_cast<size_t>(plan_.max_restarts);
+}
+
+void Supervision::fail_alone(Role& role, std::string why, Actions& actions) {
+  role.state = Role::State::kFailed;
+  actions.push_back(RoleFailed{role.peer, std::move(why)});
+}
+
+std::string Supervision::label_of(const wire::Peer& peer) const {
+  const auto label = plan_.labels.find(peer);
+  return label == plan_.labels.end() ? to_string(peer) : label->second;
+}
+
+void Supervision::on(const Revived& revived, Time now, Actions& actions) {
+  const auto role = std::find_if(roles_.begin(), roles_.end(), [&](const Role& r) { return r.peer == revived.peer; });
+  if (role == roles_.end() || role->state != Role::State::kFailed || is_ending_) return;
+  role->state = Role::State::kRestarting;
+  role->deaths.clear();
+  role->quick_deaths = 0;
+  role->restart_at = now;
+  start_next(now, actions);
 }
 
 void Supervision::on(const Heard& heard, Time now, Actions&) {
@@ -152,6 +192,13 @@ void Supervision::on(const Interrupted& interrupted, Time now, Actions& actions)
     if (interrupted.by == Interrupted::By::kPerson) fail("interrupted twice: ended at once", {}, actions);
     return;
   }
+  if (plan_.independent) {
+    is_ending_ = true;
+    ending_since_ = now;
+    end_ = End::kInterrupted;
+    for (const int64_t process : processes()) actions.push_back(Ask{process});
+    return;
+  }
   finish_deadline_ = now + kPatienceForCheckpoint;
   next_ask_ = now;
   actions.push_back(Note{"stopping: waiting for a checkpoint (interrupt again to end at once)"});
@@ -164,7 +211,8 @@ void Supervision::on(const GivenUp& given_up, Time, Actions& actions) { fail(giv
 void Supervision::on(const Tick&, Time now, Actions& actions) {
   watch_silence(now, actions);
   if (is_ending_) {
-    if (now - ending_since_ > kPatienceForLastRoles) {
+    const Duration patience = plan_.independent ? from_seconds(plan_.end_seconds) : kPatienceForLastRoles;
+    if (now - ending_since_ > patience) {
       stop_all(actions);
       return finish({.end = end_}, actions);
     }
@@ -218,8 +266,9 @@ void Supervision::watch_silence(Time now, Actions& actions) {
 
 void Supervision::start_next(Time now, Actions& actions) {
   if (starting_ || is_ending_) return;
-  const auto due =
-      std::find_if(roles_.begin(), roles_.end(), [&](const Role& r) { return !r.is_running() && now >= r.restart_at; });
+  const auto due = std::find_if(roles_.begin(), roles_.end(), [&](const Role& r) {
+    return !r.is_running() && r.state != Role::State::kFailed && now >= r.restart_at;
+  });
   if (due == roles_.end()) return;
   starting_ = due->peer;
   actions.push_back(Start{due->peer});
@@ -259,6 +308,8 @@ std::string_view Supervision::Role::shown_state() const {
   switch (state) {
     case State::kDone:
       return "ok";
+    case State::kFailed:
+      return "failed";
     case State::kRestarting:
       return "restarting";
     case State::kStarting:

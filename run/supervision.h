@@ -7,6 +7,10 @@
 // or late: the end of a process that is not known is ignored, and so is what the coordinator knows of an earlier life
 // of a role. After Finish no role is started and no process is left.
 //
+// Roles may also be independent, as the models of a server are: there is no coordinator, what is Heard of a role comes
+// from its owner, one that cannot be kept running fails alone while the others go on, and an interrupt ends all of
+// them.
+//
 // Thread safety: none.
 #pragma once
 
@@ -32,6 +36,11 @@ class Supervision {
     int max_restarts = 0;           // of each role
     double silence_seconds = 0;     // after which a role is ended
     double start_seconds = 0;       // the same for one that has not introduced itself, where this is longer
+    bool independent = false;
+    // Of independent roles: restarts that are longer ago count no more towards max_restarts (0: all count), and how
+    // long processes have to end after an interrupt.
+    double restart_window_seconds = 0, end_seconds = 10;
+    std::map<wire::Peer, std::string> labels = {};  // in notes; others as to_string writes them
   };
   explicit Supervision(const Plan& plan);
 
@@ -77,9 +86,12 @@ class Supervision {
   struct DirectoryLost {  // the run directory is not where it was: what is written there goes nowhere
     std::string how;
   };
+  struct Revived {  // an independent role that has failed is tried again
+    wire::Peer peer;
+  };
   struct Tick {};  // starts, deadlines and silence are decided at a tick
-  using Event =
-      std::variant<Started, StartFailed, Added, NoRoom, Exited, Heard, Interrupted, DirectoryLost, GivenUp, Tick>;
+  using Event = std::variant<Started, StartFailed, Added, NoRoom, Exited, Heard, Interrupted, DirectoryLost, GivenUp,
+                             Revived, Tick>;
 
   // Actions.
   struct Start {  // answered by Started, StartFailed or NoRoom
@@ -103,17 +115,21 @@ class Supervision {
   struct Note {
     std::string text;
   };
+  struct RoleFailed {  // an independent role: it is not started again unless it is revived
+    wire::Peer peer;
+    std::string why;
+  };
   struct Finish {  // the last action but for a Stop of a process whose start was under way
     End end = End::kDone;
     std::string failure;
     std::optional<wire::Peer> quoted;  // the last lines of its log complete the failure
   };
-  using Action = std::variant<Start, Ask, EndSilent, AskReport, AskFinish, Stop, Note, Finish>;
+  using Action = std::variant<Start, Ask, EndSilent, AskReport, AskFinish, Stop, Note, RoleFailed, Finish>;
 
   std::vector<Action> step(const Event& event, Time now);
 
   struct Role {
-    enum class State : uint8_t { kStarting, kOk, kStalled, kRestarting, kDone };
+    enum class State : uint8_t { kStarting, kOk, kStalled, kRestarting, kDone, kFailed };
 
     wire::Peer peer;
     int64_t process = -1;  // of the launcher; -1: none
@@ -123,6 +139,8 @@ class Supervision {
     std::string waiting_for;
     State state = State::kStarting;
     int quick_deaths = 0;      // in a row, soon after a start
+    std::string last_cause;    // of its last death
+    std::vector<Time> deaths;  // of an independent role, within the window
     bool told_to_end = false;  // for its silence, in this life
     Time started{}, restart_at{};
 
@@ -146,8 +164,12 @@ class Supervision {
   void on(const Interrupted& interrupted, Time now, Actions& actions);
   void on(const DirectoryLost& lost, Time now, Actions& actions);
   void on(const GivenUp& given_up, Time now, Actions& actions);
+  void on(const Revived& revived, Time now, Actions& actions);
   void on(const Tick&, Time now, Actions& actions);
   void on_death(Role& role, const Ending& ending, Time now, Actions& actions);
+  bool too_many_deaths(Role& role, Time now);
+  void fail_alone(Role& role, std::string why, Actions& actions);
+  std::string label_of(const wire::Peer& peer) const;
   void watch_silence(Time now, Actions& actions);
   void start_next(Time now, Actions& actions);
   void stop_all(Actions& actions);

@@ -204,6 +204,7 @@ void Supervisor::perform(const Supervision::Action& action) {
                         },
                         [&](const Supervision::Stop& all) { stop(all.processes); },
                         [&](const Supervision::Note& said) { note(said.text); },
+                        [](const Supervision::RoleFailed&) {},  // roles of a run are not independent
                         [&](const Supervision::Finish& finish) {
                           end_ = finish.end;
                           failure_ = finish.failure + (finish.quoted ? last_lines(*finish.quoted) : "");

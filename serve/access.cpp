@@ -18,11 +18,13 @@ Result<std::unique_ptr<Access>> Access::open(const AccessSettings& settings, con
   if (!settings.key_file.empty() && !settings.key_book.empty())
     return fail(
         Status::invalid("serve.api_key_file and serve.keys are both set; keys of the file can stand in the book"));
-  std::optional<Keys> keys, admins;
+  std::optional<Keys> keys, admins, front;
   if (!settings.key_file.empty()) keys = TRY(Keys::read(settings.key_file));
   if (!settings.key_book.empty()) keys = TRY(Keys::read_book(settings.key_book));
   if (!settings.admin_key_file.empty()) admins = TRY(Keys::read(settings.admin_key_file));
-  std::unique_ptr<Access> access(new Access(std::move(keys), std::move(admins), TRY(UsageLog::open(settings.usage_log)),
+  if (!settings.front_key_file.empty()) front = TRY(Keys::read(settings.front_key_file));
+  std::unique_ptr<Access> access(new Access(std::move(keys), std::move(admins), std::move(front),
+                                            TRY(UsageLog::open(settings.usage_log)),
                                             settings.address_requests_per_minute, clock));
   TRY(access->read_past());
   return access;
@@ -57,6 +59,9 @@ std::optional<wire::HttpResponse> Access::refuse(const wire::HttpRequest& reques
 }
 
 std::shared_ptr<const KeyTerms> Access::caller(const wire::HttpRequest& request) const {
+  // The front door has asked for the caller's key, and kept to its limits.
+  if (const auto name = request.header("x-tandem-caller"); !name.empty() && front_ && front_->terms_of(request))
+    return std::make_shared<const KeyTerms>(KeyTerms{.name = std::string(name)});
   if (!keys_) return std::make_shared<const KeyTerms>(KeyTerms{.name = request.peer});
   if (auto terms = keys_->terms_of(request)) return terms;
   const auto terms = admin(request);

@@ -22,6 +22,9 @@ struct AccessSettings {
   fs::path admin_key_file;      // with the admins of the book; none of both: nothing can be changed while it runs
   double address_requests_per_minute = 0;  // of all that come from one address; 0: no limit
   fs::path usage_log;                      // empty: none
+  // Key of a front door, which names the caller it asks for in X-Tandem-Caller; empty: there is none. It is a key of
+  // the two files above as well.
+  fs::path front_key_file = {};
 };
 
 class Access {
@@ -35,7 +38,7 @@ class Access {
   // Of one that was not refused: its key, or without keys its address.
   std::shared_ptr<const KeyTerms> caller(const wire::HttpRequest& request) const;
   // Whether there may be requests of a key of this name; without keys, of any.
-  bool may_have_key(std::string_view name) const { return !keys_ || keys_->terms_named(name) != nullptr; }
+  bool may_have_key(std::string_view name) const { return !keys_ || front_ || keys_->terms_named(name) != nullptr; }
   // The name of the admin's key that the request brings; else why it may not use `path`, for a 403.
   Result<std::string> admin_of(std::string_view path, const wire::HttpRequest& request) const;
 
@@ -55,16 +58,18 @@ class Access {
   void refresh(bool surely = false);
 
  private:
-  Access(std::optional<Keys> keys, std::optional<Keys> admins, UsageLog log, double address_limit, const Clock& clock)
+  Access(std::optional<Keys> keys, std::optional<Keys> admins, std::optional<Keys> front, UsageLog log,
+         double address_limit, const Clock& clock)
       : keys_(std::move(keys)),
         admins_(std::move(admins)),
+        front_(std::move(front)),
         log_(std::move(log)),
         address_limit_(address_limit),
         clock_(clock) {}
   Status read_past();
   std::shared_ptr<const KeyTerms> admin(const wire::HttpRequest& request) const;
 
-  std::optional<Keys> keys_, admins_;
+  std::optional<Keys> keys_, admins_, front_;
   UsageLog log_;
   const double address_limit_;
   const Clock& clock_;

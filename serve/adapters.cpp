@@ -50,6 +50,9 @@ Json json_of(const ServedAdapter& adapter, std::string_view status) {
 
 }  // namespace
 
+std::span<const FieldRow> adapter_load_fields() { return kLoadFields; }
+std::span<const FieldRow> adapter_unload_fields() { return kUnloadFields; }
+
 Adapters::Adapters(AdapterSettings settings, ModelSet& models, wire::HttpServer& http, const Clock& clock)
     : settings_(std::move(settings)), models_(models), clock_(clock), loads_(1, kMostWaitingLoads) {
   http.watch(loads_.wake_fd(), [this] { loads_.run_completions(); });

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,10 @@ struct AdapterSettings {
   size_t bytes = size_t{1} << 30;  // of the factors of all together
   double load_seconds = 60;        // for reading one
 };
+
+// Fields of the bodies of its two paths.
+std::span<const FieldRow> adapter_load_fields();
+std::span<const FieldRow> adapter_unload_fields();
 
 class Adapters {
  public:

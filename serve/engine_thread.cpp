@@ -63,6 +63,11 @@ rollout::EngineCounters EngineThread::counters() const {
   return counters_;
 }
 
+Duration EngineThread::busy() const {
+  std::lock_guard lock(mutex_);
+  return busy_since_ ? std::chrono::steady_clock::now() - *busy_since_ : Duration{0};
+}
+
 void EngineThread::run() {
   for (;;) {
     std::vector<Turn> turns;
@@ -70,6 +75,7 @@ void EngineThread::run() {
     bool stands = false;
     {
       std::unique_lock lock(mutex_);
+      busy_since_.reset();
       changed_.wait(lock, [&] {
         const bool samples = engine_ && !held_ && news_.trouble.ok() && !engine_->idle();
         return stopping_ || next_ || samples || !turns_.empty() || !released_.empty();
@@ -81,6 +87,7 @@ void EngineThread::run() {
       turns.swap(turns_);
       released.swap(released_);
       stands = !news_.trouble.ok() || held_;
+      busy_since_ = std::chrono::steady_clock::now();
     }
     News news;
     for (Turn& turn : turns) {

@@ -3,6 +3,7 @@
 // Thread safety: all calls from the owner's thread. The destructor waits for the step that is under way.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -10,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "rollout/engine/engine.h"
 
@@ -48,6 +50,9 @@ class EngineThread {
   int wake_fd() const { return wake_.get(); }
 
   rollout::EngineCounters counters() const;
+  // How long the engine has been in one step, or the thread about turns, by now: an engine that has no end to it is
+  // seen by this alone. 0: it waits.
+  Duration busy() const;
 
  private:
   void run();
@@ -63,6 +68,7 @@ class EngineThread {
   News news_;
   rollout::EngineCounters counters_;
   bool stopping_ = false;
+  std::optional<std::chrono::steady_clock::time_point> busy_since_;  // nothing: it waits
   std::thread thread_;
 };
 

@@ -95,6 +95,7 @@ class Lane {
 
   int wake_fd() const { return engine_->wake_fd(); }
   void take_news();
+  Duration busy() const { return engine_->busy(); }  // of its engine, in one step
 
   size_t requests() const { return exchanges_.size(); }
   const LaneSettings& settings() const { return settings_; }

@@ -18,6 +18,7 @@
 #include "serve/openapi.h"
 #include "serve/promotions.h"
 #include "serve/rule_desk.h"
+#include "serve/slow_start.h"
 #include "serve/trace_path.h"
 
 namespace tandem::serve {
@@ -31,6 +32,12 @@ namespace {
 
 constexpr size_t kMostWaitingReads = 4096;  // requests that wait to be read
 constexpr auto kRetryAfterDrain = "5";
+
+SlowStartSettings slow_start_of(const ServerSettings& settings) {
+  int slots = 0;
+  for (const auto& model : settings.models) slots += model.slots;
+  return {.first = settings.slow_start, .whole = slots, .step = from_seconds(settings.slow_start_seconds)};
+}
 
 }  // namespace
 
@@ -52,6 +59,7 @@ class Server::Loop {
         body_paths_(access_),
         stored_(settings_.stored_response_bytes),
         traces_(settings_.traces, clock_),
+        slow_start_(slow_start_of(settings_)),
         intake_(models_, queue_, promotions_, adapters_, access_, stored_, traces_, settings_.threads, clock_),
         started_(static_cast<int64_t>(clock.unix_seconds())) {
     for (const Endpoint& endpoint :
@@ -94,6 +102,7 @@ class Server::Loop {
         for (const auto& lane : models_.lanes()) http_.watch(lane->wake_fd(), [one = lane.get()] { one->take_news(); });
         promotions_.begin_digests();
         loaded_ = true;
+        slow_start_.begin(clock_.now());
         ready();
       };
     });
@@ -101,6 +110,27 @@ class Server::Loop {
   bool can_sample() const {
     return loaded_ && !draining_ &&
            std::ranges::all_of(models_.all(), [](const auto& model) { return model.current->trouble().ok(); });
+  }
+
+  // What has stood still for too long; nothing where nothing has.
+  std::optional<std::string> stall() const {
+    const Duration limit = from_seconds(settings_.stall_seconds);
+    if (limit == Duration{0} || !loaded_) return std::nullopt;
+    for (const auto& lane : models_.lanes()) {
+      if (const Duration busy = lane->busy(); busy > limit)
+        return fmt::format("the engine of \"{}\" has been in one step for {:.1f} s", lane->settings().names.front(),
+                           to_seconds(busy));
+    }
+    if (const auto& sent = reader_asked_; sent && clock_.now() - *sent > limit)
+      return fmt::format("the thread that reads requests has been in one for {:.1f} s",
+                         to_seconds(clock_.now() - *sent));
+    return std::nullopt;
+  }
+  // The thread that reads requests is asked for a sign, one at a time.
+  void look_at_reader() {
+    if (settings_.stall_seconds == 0 || !loaded_ || reader_asked_) return;
+    const bool taken = queue_.submit([this]() -> WorkQueue::Completion { return [this] { reader_asked_.reset(); }; });
+    if (taken) reader_asked_ = clock_.now();
   }
 
   // Nothing where the request may go on.
@@ -162,7 +192,12 @@ class Server::Loop {
 
   HttpResponse health(bool answers_at_once) const {
     if (const auto why = answers_at_once && can_sample() ? control_.waits() : std::nullopt) return unavailable(*why);
-    if (can_sample()) return json_response(200, {{"status", "ok"}});
+    if (can_sample()) {
+      if (const auto why = stall()) return unavailable(*why);
+      Json body = {{"status", "ok"}};
+      if (!slow_start_.over()) body["admission_share"] = slow_start_.share();
+      return json_response(200, body);
+    }
     return unavailable(!loaded_    ? "the models are being loaded"
                        : draining_ ? "the server is ending"
                                    : "an engine has failed");
@@ -199,7 +234,8 @@ class Server::Loop {
       }
       return HttpResponse{.headers = {{"Content-Type", "text/plain; version=0.0.4; charset=utf-8"}},
                           .body = prometheus_text(gauges, adapters_.gauges(), adapters_.most(), clock_.unix_seconds(),
-                                                  answers_by_status_)};
+                                                  answers_by_status_) +
+                                  prometheus_text(slow_start_)};
     }
     return std::nullopt;
   }
@@ -223,9 +259,29 @@ class Server::Loop {
     return std::nullopt;
   }
 
+  size_t under_way() const {
+    size_t all = intake_.being_read();
+    for (const auto& lane : models_.lanes()) all += lane->requests();
+    return all;
+  }
+  void grow_slowly(Time now) {
+    if (!loaded_ || slow_start_.over()) return;
+    uint64_t begun = 0;
+    double seconds = 0;
+    for (const auto& lane : models_.lanes()) {
+      const ModelGauges gauges = lane->gauges();
+      begun += gauges.metrics->time_to_first_token.count();
+      seconds += gauges.metrics->time_to_first_token.sum();
+    }
+    slow_start_.tick(begun, seconds, under_way(), now);
+    if (slow_start_.over()) spdlog::info("the slow start is over; {} requests were refused", slow_start_.refused());
+  }
+
   void sample(const Reading& reading, HttpRequest request, const HttpReply& reply) {
     if (auto refusal = closed()) return reply(std::move(*refusal));
     auto caller = access_.caller(request);
+    if (const auto refusal = slow_start_.ask(caller->name, under_way(), clock_.now()))
+      return reply(refusal_of(*refusal));
     if (auto refusal = access_.take_on(*caller, request.peer)) return reply(std::move(*refusal));
     intake_.take(reading, std::move(request), std::move(caller), reply);
   }
@@ -250,6 +306,8 @@ class Server::Loop {
     }
     if (read_keys.exchange(false)) front_.read_files_again(true);
     if (loaded_) promotions_.tick();
+    look_at_reader();
+    grow_slowly(now);
     adapters_.tick();
     if (!stop) return;
     if (!draining_) {
@@ -282,10 +340,12 @@ class Server::Loop {
   BodyPaths body_paths_;
   ResponseStore stored_;
   Traces traces_;
+  SlowStart slow_start_;
   Intake intake_;
   std::map<int, uint64_t> answers_by_status_;
   const int64_t started_;
   Time next_key_check_{}, drain_until_{};
+  std::optional<Time> reader_asked_;  // for a sign that has not come
   bool loaded_ = false, draining_ = false;
   std::atomic<bool> ended_{false};
   Status trouble_;

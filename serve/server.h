@@ -32,6 +32,11 @@ struct ServerSettings {
   TraceSettings traces;
   int threads = 1;
   double drain_seconds = 30;
+  // Where an engine has been in one step for longer, or no request could be read meanwhile, it cannot sample; 0: that
+  // is not looked at.
+  double stall_seconds = 0;
+  int slow_start = 0;  // requests at once after the start (slow_start.h); 0: all
+  double slow_start_seconds = 2;
   std::string version;
 };
 

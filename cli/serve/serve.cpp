@@ -13,6 +13,8 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/model/model_options.h"
+#include "cli/serve/isolated.h"
+#include "cli/serve/serve_config.h"
 #include "cli/serve/serve_ctl.h"
 #include "gateway/gateway.h"
 #include "run/run_step.h"
@@ -27,103 +29,12 @@ void request_serve_stop(int) { serve_stop_requested = true; }
 std::atomic<bool> serve_keys_requested{false};
 void request_serve_keys(int) { serve_keys_requested = true; }
 
-// As configs say it, under "serve".
-struct ServeConfig {
-  std::vector<std::string> models, candidate_folders, adapters, upstreams, cors_origins;
-  std::string upstream_book;
-  double upstream_wait_seconds = 30, upstream_first_byte_seconds = 300, upstream_silence_seconds = 60;
-  double upstream_answer_seconds = 3600, upstream_probe_seconds = 5;
-  int max_adapters = 64, max_adapter_rank = 256, adapter_memory_mb = 1024;
-  bool salt_by_key = false;
-  int traces = 256;
-  double trace_slower_than = 1;
-  std::string promoted;
-  std::string keys, usage_log, tls_certificate, tls_key;
-  double address_requests_per_minute = 0;
-  int stored_responses_mb = 64;
-  std::string host = "127.0.0.1", api_key_file, admin_key_file, embedding_model, device = "cpu", speculation = "ngram";
-  int port = 8000, slots = 16, max_tokens = 0, queue = 1024, connections = 8192;
-  int threads = static_cast<int>(std::thread::hardware_concurrency());
-  double drain_seconds = 30;
-
-  Schema schema() {
-    Schema schema;
-    schema.add("serve.models", models, "Model directories, each as DIR or NAME=DIR; the name is what clients ask for")
-        .add("serve.upstreams", upstreams,
-             "Servers, each as URL or NAME=URL, that answer in place of models of its own")
-        .add("serve.upstream_book", upstream_book,
-             "Book of upstreams in place of that: YAML, a name for each, its url, models, key and limits "
-             "(docs/serving.md)")
-        .add("serve.upstream_wait_seconds", upstream_wait_seconds,
-             "How long a request waits where none of its upstreams can be asked", 0, 3600)
-        .add("serve.upstream_first_byte_seconds", upstream_first_byte_seconds,
-             "How long an upstream has to begin an answer", 0.1, 86400)
-        .add("serve.upstream_silence_seconds", upstream_silence_seconds, "How long it may be silent within an answer",
-             0.1, 86400)
-        .add("serve.upstream_answer_seconds", upstream_answer_seconds, "How long an answer may take in all", 1, 604800)
-        .add("serve.upstream_probe_seconds", upstream_probe_seconds,
-             "How often an upstream is asked for its models where nothing else is heard of it", 0.1, 3600)
-        .add("serve.host", host, "Address to listen on; off loopback it needs keys")
-        .add("serve.port", port, "Port; 0 takes a free one", 0, 65535)
-        .add("serve.api_key_file", api_key_file, "File with a key on each line; it is read again when it changes")
-        .add("serve.tls_certificate", tls_certificate,
-             "Chain of certificates, PEM, for https; it is read again when it changes")
-        .add("serve.tls_key", tls_key, "Its private key, PEM")
-        .add("serve.keys", keys,
-             "Book of keys in place of it: YAML, a name for each key, its sha256, and what it may (docs/serving.md)")
-        .add("serve.address_requests_per_minute", address_requests_per_minute,
-             "Requests that may come from one address; 0: no limit", 0, 1e9)
-        .add("serve.usage_log", usage_log,
-             "File that gets a line of JSON for each request as it ends: key, tokens, seconds; empty: none")
-        .add("serve.admin_key_file", admin_key_file,
-             "File with a key on each line for admins, who may change the server while it runs, beside those of the "
-             "book of keys")
-        .add("serve.candidate_folders", candidate_folders,
-             "Folders below which new versions of a model may lie that an admin tries and promotes, and LoRA adapters "
-             "that an admin loads; none: nothing is promoted or loaded")
-        .add("serve.adapters", adapters,
-             "LoRA adapters, each as NAME=DIR, or NAME@MODEL=DIR where it is not for the first model; the name is what "
-             "clients ask for as their model")
-        .add("serve.max_adapters", max_adapters, "Adapters that are loaded at once, at most", 1, 1024)
-        .add("serve.max_adapter_rank", max_adapter_rank, "Rank of an adapter, at most", 1, 4096)
-        .add("serve.adapter_memory_mb", adapter_memory_mb, "Memory for the factors of all adapters together, at most",
-             1, 1 << 20)
-        .add("serve.promoted", promoted,
-             "File that keeps what was promoted, so that the next start serves it; empty: it serves what models says")
-        .add("serve.traces", traces, "Slow requests whose times are kept in memory for /traces, the last ones; 0: none",
-             0, 100000)
-        .add("serve.trace_slower_than", trace_slower_than, "Seconds from which a request is slow", 0, 86400)
-        .add("serve.cors_origins", cors_origins,
-             "Origins, such as https://app.example.com, whose pages may use the server from a browser; * is all. None: "
-             "no page may")
-        .add("serve.salt_by_key", salt_by_key,
-             "What was computed of prompts is shared within a key alone, so that no key learns from times what others "
-             "ask")
-        .add("serve.stored_responses_mb", stored_responses_mb,
-             "Memory for answers of /v1/responses that requests may go on from; the oldest go first. 0: none", 0,
-             1 << 20)
-        .add("serve.embedding_model", embedding_model, "Directory of a sentence encoder for /v1/embeddings")
-        .add("serve.slots", slots, "Answers of a model that are sampled at once", 1, 4096)
-        .add("serve.max_tokens", max_tokens, "Most tokens of prompt and answer together; 0: the model's, at most 8192",
-             0, 1 << 24)
-        .add("serve.queue", queue, "Answers of a model that wait for a slot, at most; more are told to come again", 1,
-             1000000)
-        .add("serve.connections", connections, "Connections that are open at once; more wait", 1, 1000000)
-        .add("serve.device", device,
-             "What computes: auto, cpu, cpu:avx2 and the like, cuda:0, cuda:0:tensor, emulated:0")
-        .add("serve.speculation", speculation,
-             "How tokens are guessed, so that one pass can give several. It changes no token", {"off", "ngram"})
-        .add("serve.threads", threads, "Threads that compute, of each model", 1, 1024)
-        .add("serve.drain_seconds", drain_seconds, "How long running answers have to end after SIGTERM", 0, 86400);
-    return schema;
-  }
-};
-
 struct ServeOptions {
   std::vector<std::string> models, candidate_folders, adapters, upstreams;
   std::string upstream_book, promoted, keys, usage_log, tls_certificate, tls_key;
   std::string host, api_key_file, admin_key_file, embedding_model, config, device, speculation;
-  std::optional<int> port, slots, max_tokens, threads;
+  std::optional<int> port, slots, max_tokens, threads, memory_mb;
+  bool isolate = false;
   NumberFormatOptions format;
 };
 
@@ -151,6 +62,8 @@ std::vector<std::string> overrides_of(const ServeOptions& options) {
   number("slots", options.slots);
   number("max_tokens", options.max_tokens);
   number("threads", options.threads);
+  number("memory_mb", options.memory_mb);
+  if (options.isolate) overrides.emplace_back("serve.isolate=true");
   return overrides;
 }
 
@@ -238,7 +151,8 @@ serve::FrontSettings front_of(const ServeConfig& config) {
                      .key_book = config.keys,
                      .admin_key_file = config.admin_key_file,
                      .address_requests_per_minute = config.address_requests_per_minute,
-                     .usage_log = config.usage_log},
+                     .usage_log = config.usage_log,
+                     .front_key_file = config.front_key_file},
           .tls_certificate = config.tls_certificate,
           .tls_key = config.tls_key,
           .connections = static_cast<size_t>(config.connections),
@@ -268,6 +182,52 @@ void say_ready(const std::string& url, const std::vector<std::string>& models,
   spdlog::info("serving on {}", url);
 }
 
+gateway::GatewaySettings gateway_of(const ServeConfig& config) {
+  return {.front = front_of(config),
+          .queue = config.queue,
+          .wait_seconds = config.upstream_wait_seconds,
+          .first_byte_seconds = config.upstream_first_byte_seconds,
+          .silence_seconds = config.upstream_silence_seconds,
+          .answer_seconds = config.upstream_answer_seconds,
+          .probe_seconds = config.upstream_probe_seconds,
+          .drain_seconds = config.drain_seconds,
+          .traces = traces_of(config),
+          .salt_by_key = config.salt_by_key,
+          .slow_start = config.slow_start,
+          .slow_start_seconds = config.slow_start_seconds,
+          .version = TANDEM_VERSION};
+}
+
+Result<int> answer_at(gateway::GatewaySettings settings, const ServeConfig& config) {
+  // Each request is a connection of a client and one to an upstream.
+  constexpr size_t kOtherDescriptors = 512;
+  allow_descriptors(2 * settings.front.connections + kOtherDescriptors);
+  const SystemClock clock;
+  const auto gateway = TRY(gateway::Gateway::listen(std::move(settings), clock));
+  take_signals(config);
+  spdlog::info(config.isolate ? "starting a process for each model" : "asking the upstreams for their models");
+  TRY(gateway->serve([&](const std::vector<std::string>& models) { say_ready(gateway->url(), models); },
+                     serve_stop_requested, serve_keys_requested));
+  return kDone;
+}
+
+// A process for each model, behind one door.
+Result<int> run_isolated(const ServeConfig& config, const NumberFormatOptions& format) {
+  TRY(check_isolated(config));
+  const SystemClock clock;
+  const auto processes = TRY(ModelProcesses::create(
+      processes_of(config, TRY(models_of(config, format)), TRY(adapters_of(config)), format), clock));
+  gateway::GatewaySettings settings = gateway_of(config);
+  settings.processes = processes.get();
+  settings.slots = config.slots * static_cast<int>(processes->upstreams().size());
+  settings.upstreams = processes->upstreams();
+  // The supervisor says when one is lost; answers take as long as they would in one process.
+  settings.first_byte_seconds = settings.silence_seconds = settings.answer_seconds = kLongestAnswerSeconds;
+  const auto ended = answer_at(std::move(settings), config);
+  processes->end();
+  return ended;
+}
+
 // In place of models of its own.
 Result<int> run_gateway(const ServeConfig& config) {
   if (!config.models.empty() || !config.embedding_model.empty() || !config.candidate_folders.empty() ||
@@ -275,29 +235,10 @@ Result<int> run_gateway(const ServeConfig& config) {
     return fail(Status::invalid("a server with upstreams has no models of its own")
                     .hint("serve the models with another `tandem serve`, and name its URL with --upstream"));
   }
-  gateway::GatewaySettings settings{.front = front_of(config),
-                                    .queue = config.queue,
-                                    .wait_seconds = config.upstream_wait_seconds,
-                                    .first_byte_seconds = config.upstream_first_byte_seconds,
-                                    .silence_seconds = config.upstream_silence_seconds,
-                                    .answer_seconds = config.upstream_answer_seconds,
-                                    .probe_seconds = config.upstream_probe_seconds,
-                                    .drain_seconds = config.drain_seconds,
-                                    .traces = traces_of(config),
-                                    .salt_by_key = config.salt_by_key,
-                                    .version = TANDEM_VERSION};
+  gateway::GatewaySettings settings = gateway_of(config);
   if (!config.upstream_book.empty()) settings.upstreams = TRY(gateway::read_upstreams(config.upstream_book));
   for (const std::string& given : config.upstreams) settings.upstreams.push_back(TRY(gateway::upstream_of(given)));
-  // Each request is a connection of a client and one to an upstream.
-  constexpr size_t kOtherDescriptors = 512;
-  allow_descriptors(2 * settings.front.connections + kOtherDescriptors);
-  const SystemClock clock;
-  const auto gateway = TRY(gateway::Gateway::listen(std::move(settings), clock));
-  take_signals(config);
-  spdlog::info("asking the upstreams for their models");
-  TRY(gateway->serve([&](const std::vector<std::string>& models) { say_ready(gateway->url(), models); },
-                     serve_stop_requested, serve_keys_requested));
-  return kDone;
+  return answer_at(std::move(settings), config);
 }
 
 Result<int> run_serve(const ServeOptions& options) {
@@ -308,9 +249,14 @@ Result<int> run_serve(const ServeOptions& options) {
   if (!options.candidate_folders.empty()) config.candidate_folders = options.candidate_folders;
   if (!options.adapters.empty()) config.adapters = options.adapters;
   if (!options.upstreams.empty()) config.upstreams = options.upstreams;
-  if (!config.upstreams.empty() || !config.upstream_book.empty()) return run_gateway(config);
+  const bool has_upstreams = !config.upstreams.empty() || !config.upstream_book.empty();
+  if (has_upstreams && config.isolate)
+    return fail(Status::invalid("--isolate is for models of the server's own, and --upstream for those of others")
+                    .hint("give one of them"));
+  if (has_upstreams) return run_gateway(config);
   if (config.models.empty())
     return fail(Status::invalid("which model? --model DIR says it, or --upstream URL where others serve it"));
+  if (config.isolate) return run_isolated(config, options.format);
   serve::ServerSettings settings{
       .front = front_of(config),
       .models = TRY(models_of(config, options.format)),
@@ -326,6 +272,9 @@ Result<int> run_serve(const ServeOptions& options) {
       .traces = traces_of(config),
       .threads = config.threads,
       .drain_seconds = config.drain_seconds,
+      .stall_seconds = config.stall_seconds,
+      .slow_start = config.slow_start,
+      .slow_start_seconds = config.slow_start_seconds,
       .version = TANDEM_VERSION};
   constexpr size_t kOtherDescriptors = 256;
   allow_descriptors(settings.front.connections + kOtherDescriptors);
@@ -383,6 +332,14 @@ Action add_serve(CLI::App& command) {
                      "How tokens are guessed, so that one pass can give several: off, ngram (default: ngram)");
   command.add_option("--threads", options->threads, "Threads that compute, of each model (default: all cores)")
       ->check(CLI::Range(1, 1024));
+  command.add_flag("--isolate", options->isolate,
+                   "Each model in a process of its own, watched and started again: one that is lost costs the others "
+                   "nothing");
+  command
+      .add_option(
+          "--memory-mb", options->memory_mb,
+          "With --isolate: memory of each process, above which it is ended and started again (default: no limit)")
+      ->check(CLI::Range(0, 1 << 24));
   command.add_option("--config", options->config, "YAML file with these and more under `serve` (docs/serving.md)");
   add_number_format_options(command, options->format);
   command.footer(
@@ -393,6 +350,7 @@ Action add_serve(CLI::App& command) {
       "  tandem serve --upstream http://10.0.0.1:8000 --upstream http://10.0.0.2:8000\n"
       "  tandem serve --model base=models/SmolLM2-135M-Instruct --adapter sql=runs/sql/adapter --adapter "
       "docs=runs/docs/adapter\n"
+      "  tandem serve --model a=models/a --model b=models/b --isolate --memory-mb 8000\n"
       "  tandem serve new-key editor >> keys.yaml");
   auto* const self = &command;
   return [options, ctl = add_serve_ctl(command), new_key = add_serve_new_key(command), self]() -> Result<int> {

@@ -1,7 +1,9 @@
 #include "cli/serve/serve_ctl.h"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <ctime>
 #include <filesystem>
 
 #include "base/book.h"
@@ -70,6 +72,36 @@ void show_adapters(const Json& answer) {
     fmt::print("{}  of {}  ({})\n", text(one, "id"), text(one, "parent"), text(one, "root"));
 }
 
+// processes, revive NAME.
+Result<Json> ask_about_processes(const CtlOptions& o, const AdminClient& client) {
+  const bool revive = o.action == "revive";
+  if (revive == o.subject.empty()) {
+    return fail(
+        Status::invalid(revive ? "revive takes the name of a model" : "processes shows all and takes no subject")
+            .at("SUBJECT"));
+  }
+  if (revive) return client.ask("POST", "/processes/revive", {{"model", o.subject}}, kCtlLimit);
+  return client.ask("GET", "/processes", Json(), kCtlLimit);
+}
+
+void show_processes(const Json& answer) {
+  if (!answer.contains("processes")) {
+    fmt::print("{} {}\n", answer.value("model", std::string()), answer.value("status", std::string()));
+    return;
+  }
+  fmt::print("{:20} {:>8}  {:10}  {:19}  {:>8}  {:>10}  {}\n", "MODEL", "PID", "STATE", "SINCE", "RESTARTS", "MEMORY",
+             "LAST CAUSE");
+  for (const Json& one : answer["processes"]) {
+    const Json pid = one.value("pid", Json());
+    const double since = one.value("since", 0.0);
+    fmt::print("{:20} {:>8}  {:10}  {:19}  {:>8}  {:>10}  {}\n", one.value("model", std::string()),
+               pid.is_number_integer() ? std::to_string(pid.get<int64_t>()) : "-", one.value("state", std::string()),
+               since > 0 ? fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(static_cast<std::time_t>(since))) : "-",
+               one.value("restarts", 0), format_bytes(one.value("memory_bytes", uint64_t{0})),
+               one.value("last_cause", std::string()));
+  }
+}
+
 void show_rules(const Json& answer) {
   const Json rules = answer.value("rules", Json::array());
   if (rules.empty()) fmt::print("no rules\n");
@@ -90,6 +122,14 @@ Result<int> run_ctl(const CtlOptions& o) {
       fmt::print("{}\n", dump_json(answer));
     else
       show_adapters(answer);
+    return kDone;
+  }
+  if (o.action == "processes" || o.action == "revive") {
+    answer = TRY(ask_about_processes(o, client));
+    if (o.json)
+      fmt::print("{}\n", dump_json(answer));
+    else
+      show_processes(answer);
     return kDone;
   }
   if (o.action == "traces") {
@@ -132,11 +172,14 @@ Action add_serve_ctl(CLI::App& command) {
          "ACTION", o->action,
          "block: new requests are refused, those that run end; drain: new ones are refused; lower: they are of a "
          "lower class; allow: takes it back; list; load, unload: a LoRA adapter; adapters: those that are loaded; "
-         "traces: where the time of the last slow requests went, JSON for ui.perfetto.dev")
+         "traces: where the time of the last slow requests went, JSON for ui.perfetto.dev; of a server with --isolate "
+         "processes: each model's, revive: one that has failed is tried again")
       ->required()
-      ->check(CLI::IsMember({"block", "drain", "lower", "allow", "list", "load", "unload", "adapters", "traces"}));
-  ctl->add_option("SUBJECT", o->subject,
-                  "key=NAME, class=NAME, model=NAME or session=NAME; of load NAME=DIR, of unload NAME");
+      ->check(CLI::IsMember(
+          {"block", "drain", "lower", "allow", "list", "load", "unload", "adapters", "traces", "processes", "revive"}));
+  ctl->add_option(
+      "SUBJECT", o->subject,
+      "key=NAME, class=NAME, model=NAME or session=NAME; of load NAME=DIR, of unload NAME, of revive MODEL");
   ctl->add_option("--base-model", o->model, "Of load: the model that the adapter is for (default: the first)");
   ctl->add_flag("--replace", o->replace, "Of load: in place of another adapter of the name");
   ctl->add_option("--server", o->server, "URL of the `tandem serve`")->required();
@@ -155,6 +198,7 @@ Action add_serve_ctl(CLI::App& command) {
       "  tandem serve ctl list --server http://127.0.0.1:8000\n"
       "  tandem serve ctl load sql=runs/sql/adapter --server http://127.0.0.1:8000\n"
       "  tandem serve ctl unload sql --server http://127.0.0.1:8000\n"
+      "  tandem serve ctl processes --server http://127.0.0.1:8000\n"
       "  tandem serve ctl traces --server http://127.0.0.1:8000 > traces.json");
   return [o] { return run_ctl(*o); };
 }

@@ -42,6 +42,21 @@ TEST(Exchange, an_upstream_is_asked_by_get_where_a_client_asks_by_head) {
   EXPECT_EQ(transfer->request.url, "http://a:8000/v1/responses/resp_1");
 }
 
+TEST(Exchange, only_a_process_of_ours_is_told_whose_a_request_is) {
+  Exchange exchange;
+  exchange.request.method = "POST";
+  exchange.request.path = "/v1/chat/completions";
+  exchange.request.headers = {{"x-tandem-caller", "somebody else"}};
+  exchange.view.body = Json::object();
+  exchange.key = std::make_shared<const serve::KeyTerms>(serve::KeyTerms{.name = "editor"});
+  const auto ours = transfer_of(exchange, {.url = "http://a:8000", .key = "k", .names = {"m"}}, {});
+  ASSERT_TRUE(ours);
+  EXPECT_THAT(ours->request.headers, Contains(Pair("X-Tandem-Caller", "editor")));
+  const auto other = transfer_of(exchange, {.url = "http://a:8000", .key = "k"}, {});
+  ASSERT_TRUE(other);
+  EXPECT_THAT(other->request.headers, Not(Contains(Key("X-Tandem-Caller"))));
+}
+
 TEST(Exchange, headers_of_an_upstream_are_one_line_each) {
   const auto headers = passed_headers({.status = 200,
                                        .headers = {{"content-type", "application/json"},

@@ -4,6 +4,7 @@
 
 #include <fstream>
 
+#include "serve/access.h"
 #include "serve/rules.h"
 #include "tests/envs/scratch.h"
 
@@ -105,6 +106,23 @@ TEST(Rules, concern_what_they_are_about_and_never_raise_a_class) {
     EXPECT_FALSE(rules.remove(of, name));
   }
   EXPECT_EQ(rules.refusing(one), nullptr);
+}
+
+TEST_F(KeyBook, only_a_front_door_names_its_callers) {
+  const fs::path front = folder_.path / "front", others = folder_.path / "others";
+  std::ofstream(front) << "the-door\n";
+  std::ofstream(others) << "the-door\nanother\n";
+  const SystemClock clock;
+  const auto access = Access::open({.key_file = others, .front_key_file = front}, clock);
+  ASSERT_TRUE(access) << access.error().to_string();
+  auto request = with_key("the-door");
+  request.headers.emplace("x-tandem-caller", "editor");
+  EXPECT_EQ((*access)->caller(request)->name, "editor");
+  EXPECT_TRUE((*access)->may_have_key("editor"));
+  request = with_key("another");
+  request.headers.emplace("x-tandem-caller", "editor");
+  EXPECT_EQ((*access)->caller(request)->name, "key 2");
+  EXPECT_EQ((*access)->caller(with_key("the-door"))->name, "key 1");
 }
 
 }  // namespace
