@@ -6,6 +6,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "rollout/engine/draft_model.h"
 #include "serve/api_error.h"
 
 namespace tandem::serve {
@@ -45,11 +46,15 @@ Result<std::unique_ptr<Lane>> Lane::load(LaneSettings settings, const Clock& clo
 
 Result<rollout::Engine> Lane::engine_of(const LaneSettings& settings,
                                         const std::shared_ptr<const model::Weights>& weights, int max_tokens) {
-  return rollout::Engine::create(weights, 0, settings.place,
-                                 {.slots = settings.slots,
-                                  .max_tokens = max_tokens,
-                                  .prefill_beside = kPrefillBeside,
-                                  .speculation = settings.speculation});
+  const rollout::EngineSettings of_engine{.slots = settings.slots,
+                                          .max_tokens = max_tokens,
+                                          .prefill_beside = kPrefillBeside,
+                                          .speculation = settings.speculation};
+  auto engine = TRY(rollout::Engine::create(weights, 0, settings.place, of_engine));
+  if (settings.draft_model.empty()) return engine;
+  const auto small = TRY(rollout::load_draft_weights(settings.draft_model, settings.directory, settings.place));
+  engine.draft_with(TRY(rollout::DraftModel::create(small, settings.place, of_engine)));
+  return engine;
 }
 
 void Lane::submit(Request request) {

@@ -29,6 +29,7 @@ struct LaneSettings {
   int max_tokens = 0;  // prompt and answer together; 0: the model's, at most 8192
   int queue = 1024;    // answers that wait, at most
   rollout::Speculation speculation = rollout::Speculation::kNgram;
+  fs::path draft_model;      // directory of a smaller one that guesses; empty: none
   bool salt_by_key = false;  // what was computed of prompts is shared within a key alone
   model::Place place;        // where it computes
 };

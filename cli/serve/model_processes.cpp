@@ -227,6 +227,8 @@ Status ModelProcesses::write_config(const Process& process) const {
     config.adapters.push_back(
         fmt::format("{}@{}={}", adapter.name, process.terms.names.front(), adapter.directory.string()));
   }
+  config.draft_models.clear();
+  if (!process.terms.draft_model.empty()) config.draft_models.push_back(process.terms.draft_model.string());
   config.host = "127.0.0.1";
   config.port = 0;
   config.api_key_file = config.admin_key_file = config.front_key_file = (folder_ / "key").string();

@@ -31,6 +31,7 @@ namespace tandem::cli {
 struct ServedProcess {
   std::vector<std::string> names;  // of the model, the first of which it is called by
   fs::path directory;
+  fs::path draft_model = {};  // empty: none
 };
 
 struct ModelProcessesSettings {

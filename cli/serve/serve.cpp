@@ -30,7 +30,7 @@ std::atomic<bool> serve_keys_requested{false};
 void request_serve_keys(int) { serve_keys_requested = true; }
 
 struct ServeOptions {
-  std::vector<std::string> models, candidate_folders, adapters, upstreams;
+  std::vector<std::string> models, candidate_folders, adapters, draft_models, upstreams;
   std::string upstream_book, promoted, keys, usage_log, tls_certificate, tls_key;
   std::string host, api_key_file, admin_key_file, embedding_model, config, device, speculation;
   std::optional<int> port, slots, max_tokens, threads, memory_mb;
@@ -65,6 +65,27 @@ std::vector<std::string> overrides_of(const ServeOptions& options) {
   number("memory_mb", options.memory_mb);
   if (options.isolate) overrides.emplace_back("serve.isolate=true");
   return overrides;
+}
+
+// "DIR" for the first of `models`, or "NAME=DIR".
+Status add_draft_models(const ServeConfig& config, std::vector<serve::LaneSettings>& models) {
+  for (const std::string& given : config.draft_models) {
+    const auto fault = [&](std::string words) { return Status::invalid(std::move(words)).at("--draft-model"); };
+    if (config.speculation == "off") return fault("nothing is guessed with --speculation off");
+    const size_t equals = given.find('=');
+    const std::string name = equals == std::string::npos ? models.front().names.front() : given.substr(0, equals);
+    const auto lane = std::ranges::find_if(
+        models, [&](const serve::LaneSettings& one) { return std::ranges::find(one.names, name) != one.names.end(); });
+    if (lane == models.end()) return fault(fmt::format("there is no model \"{}\"", name));
+    if (!lane->draft_model.empty()) return fault(fmt::format("\"{}\" has two draft models", name));
+    const fs::path directory =
+        TRY(run::model_directory(equals == std::string::npos ? given : given.substr(equals + 1)));
+    std::error_code error;
+    lane->draft_model = fs::canonical(directory, error);
+    if (error || !fs::is_directory(lane->draft_model))
+      return fault(fmt::format("there is no folder {}", directory.string()));
+  }
+  return {};
 }
 
 // "NAME=DIR", or a directory, which is called as its last part. Names of one directory share an engine.
@@ -109,6 +130,7 @@ Result<std::vector<serve::LaneSettings>> models_of(const ServeConfig& config, co
                       .salt_by_key = config.salt_by_key,
                       .place = place});
   }
+  TRY(add_draft_models(config, models));
   return models;
 }
 
@@ -231,7 +253,7 @@ Result<int> run_isolated(const ServeConfig& config, const NumberFormatOptions& f
 // In place of models of its own.
 Result<int> run_gateway(const ServeConfig& config) {
   if (!config.models.empty() || !config.embedding_model.empty() || !config.candidate_folders.empty() ||
-      !config.promoted.empty() || !config.adapters.empty()) {
+      !config.promoted.empty() || !config.adapters.empty() || !config.draft_models.empty()) {
     return fail(Status::invalid("a server with upstreams has no models of its own")
                     .hint("serve the models with another `tandem serve`, and name its URL with --upstream"));
   }
@@ -248,6 +270,7 @@ Result<int> run_serve(const ServeOptions& options) {
   if (!options.models.empty()) config.models = options.models;
   if (!options.candidate_folders.empty()) config.candidate_folders = options.candidate_folders;
   if (!options.adapters.empty()) config.adapters = options.adapters;
+  if (!options.draft_models.empty()) config.draft_models = options.draft_models;
   if (!options.upstreams.empty()) config.upstreams = options.upstreams;
   const bool has_upstreams = !config.upstreams.empty() || !config.upstream_book.empty();
   if (has_upstreams && config.isolate)
@@ -328,6 +351,10 @@ Action add_serve(CLI::App& command) {
   command.add_option(
       "--device", options->device,
       "What computes: auto, cpu, cpu:avx2 and the like, cuda:0, cuda:0:tensor, emulated:0 (default: cpu)");
+  command.add_option(
+      "--draft-model", options->draft_models,
+      "Smaller model that guesses what comes next, as DIR for the first model, or NAME=DIR; it changes no "
+      "token");
   command.add_option("--speculation", options->speculation,
                      "How tokens are guessed, so that one pass can give several: off, ngram (default: ngram)");
   command.add_option("--threads", options->threads, "Threads that compute, of each model (default: all cores)")

@@ -66,6 +66,10 @@ Schema ServeConfig::schema() {
       .add("serve.device", device, "What computes: auto, cpu, cpu:avx2 and the like, cuda:0, cuda:0:tensor, emulated:0")
       .add("serve.speculation", speculation,
            "How tokens are guessed, so that one pass can give several. It changes no token", {"off", "ngram"})
+      .add(
+          "serve.draft_models", draft_models,
+          "Smaller models with the tokenizer of a model, each as DIR, or NAME=DIR where it is not for the first model: "
+          "they guess what comes next, which changes no token and saves passes where they are right")
       .add("serve.threads", threads, "Threads that compute, of each model", 1, 1024)
       .add("serve.drain_seconds", drain_seconds, "How long running answers have to end after SIGTERM", 0, 86400)
       .add("serve.isolate", isolate,

@@ -12,7 +12,7 @@
 namespace tandem::cli {
 
 struct ServeConfig {
-  std::vector<std::string> models, candidate_folders, adapters, upstreams, cors_origins;
+  std::vector<std::string> models, candidate_folders, adapters, draft_models, upstreams, cors_origins;
   std::string upstream_book;
   double upstream_wait_seconds = 30, upstream_first_byte_seconds = 300, upstream_silence_seconds = 60;
   double upstream_answer_seconds = 3600, upstream_probe_seconds = 5;
