@@ -35,7 +35,7 @@ def read_bytes(entry):
 
 entries = [e for e in json.load(open(os.path.join(build, "compile_commands.json")))
            if not e["file"].endswith(".cu") and "cmake_pch" not in e["file"]
-           and "tandem_torch.dir" not in e["command"] and "example_loss.dir" not in e["command"]]  # LibTorch's headers are its own
+           and not re.search(r"(tandem_torch|tandem_ops\w*|test_torch_operators|example_loss)\.dir", e["command"])]  # LibTorch's headers are its own
 read = collections.Counter()
 with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
     for folder, count in pool.map(read_bytes, entries):
