@@ -242,9 +242,10 @@ class Gateway::Loop {
 
   // Why nothing is answered now; nothing where it is.
   std::optional<HttpResponse> closed() const {
-    const auto why = draining_                         ? "the gateway is ending"
-                     : !router_.any_open(clock_.now()) ? "no upstream can be asked now"
-                                                       : nullptr;
+    const char* const why = draining_ ? desk_ ? "the server is ending" : "the gateway is ending"
+                            : !router_.any_open(clock_.now())
+                                ? desk_ ? "no model can answer now" : "no upstream can be asked now"
+                                : nullptr;
     if (why == nullptr) return std::nullopt;
     auto response = error_response(503, why);
     response.headers.emplace_back("Retry-After", "5");

@@ -193,14 +193,21 @@ class Server::Loop {
   HttpResponse health(bool answers_at_once) const {
     if (const auto why = answers_at_once && can_sample() ? control_.waits() : std::nullopt) return unavailable(*why);
     if (can_sample()) {
-      if (const auto why = stall()) return unavailable(*why);
+      if (const auto why = stall()) return unhealthy(*why, "stalled");
       Json body = {{"status", "ok"}};
       if (!slow_start_.over()) body["admission_share"] = slow_start_.share();
       return json_response(200, body);
     }
-    return unavailable(!loaded_    ? "the models are being loaded"
-                       : draining_ ? "the server is ending"
-                                   : "an engine has failed");
+    if (!loaded_) return unhealthy("the models are being loaded", "loading");
+    return draining_ ? unhealthy("the server is ending", "ending") : unhealthy("an engine has failed", "failed");
+  }
+  // `status` is for who watches this process.
+  static HttpResponse unhealthy(const std::string& why, const char* status) {
+    Json body = error_body(503, why);
+    body["status"] = status;
+    auto response = json_response(503, body);
+    response.headers.emplace_back("Retry-After", kRetryAfterDrain);
+    return response;
   }
   static HttpResponse unavailable(std::string_view why) {
     auto response = error_response(503, why);

@@ -9,8 +9,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
+#include <cstdio>
 #include <cstdlib>
 #include <thread>
 
@@ -185,36 +187,35 @@ void ModelProcesses::apply(Supervision::Event event) {
 }
 
 void ModelProcesses::perform(const Supervision::Action& action) {
-  std::visit(Overloaded{[](const Supervision::Start&) {},  // spawn() does it
-                        [&](const Supervision::Ask& ask) { launcher_.end(ask.process, run::EndKind::kAsk); },
-                        [&](const Supervision::EndSilent& end) {
-                          Process& process = process_of(end.peer);
-                          process.end_cause = fmt::format("gave no sign for {:.1f} s ({}) and was ended",
-                                                          end.silent_seconds, end.doing);
-                          launcher_.end(end.process, run::EndKind::kNow);
-                        },
-                        [](const Supervision::AskReport&) {},  // signs are asked for in any case
-                        [](const Supervision::AskFinish&) {},
-                        [&](const Supervision::Stop& all) {
-                          for (const int64_t one : all.processes) launcher_.end(one, run::EndKind::kNow);
-                          for (const int64_t one : all.processes) launcher_.await(one);
-                        },
-                        [](const Supervision::Note& note) { spdlog::warn("{}", note.text); },
-                        [&](const Supervision::RoleFailed& failed) {
-                          Process& process = process_of(failed.peer);
-                          process.failure = failed.why;
-                          process.is_news = true;
-                          spdlog::error(
-                              "the model \"{}\" has failed: its process {}; the others go on. `tandem serve "
-                              "ctl revive {}` tries it again",
-                              process.terms.names.front(), failed.why, process.terms.names.front());
-                          if (!process.has_served && trouble_.ok()) {
-                            trouble_ = Status::unavailable(fmt::format("the process of the model \"{}\" {}",
-                                                                       process.terms.names.front(), failed.why));
-                          }
-                        },
-                        [](const Supervision::Finish&) {}},
-             action);
+  std::visit(
+      Overloaded{[](const Supervision::Start&) {},  // spawn() does it
+                 [&](const Supervision::Ask& ask) { launcher_.end(ask.process, run::EndKind::kAsk); },
+                 [&](const Supervision::EndSilent& end) {
+                   Process& process = process_of(end.peer);
+                   end_now(process, fmt::format("it gave no sign for {:.1f} s ({})", end.silent_seconds, end.doing));
+                 },
+                 [](const Supervision::AskReport&) {},  // signs are asked for in any case
+                 [](const Supervision::AskFinish&) {},
+                 [&](const Supervision::Stop& all) {
+                   for (const int64_t one : all.processes) launcher_.end(one, run::EndKind::kNow);
+                   for (const int64_t one : all.processes) launcher_.await(one);
+                 },
+                 [](const Supervision::Note& note) { spdlog::warn("{}", note.text); },
+                 [&](const Supervision::RoleFailed& failed) {
+                   Process& process = process_of(failed.peer);
+                   process.failure = failed.why;
+                   process.is_news = true;
+                   spdlog::error(
+                       "the model \"{}\" has failed: its process {}; the others go on. `tandem serve "
+                       "ctl revive {}` tries it again",
+                       process.terms.names.front(), failed.why, process.terms.names.front());
+                   if (!process.has_served && trouble_.ok()) {
+                     trouble_ = Status::unavailable(
+                         fmt::format("the process of the model \"{}\" {}", process.terms.names.front(), failed.why));
+                   }
+                 },
+                 [](const Supervision::Finish&) {}},
+      action);
 }
 
 Status ModelProcesses::write_config(const Process& process) const {
@@ -318,7 +319,8 @@ void ModelProcesses::take_line(Process& process, std::string line) {
     }
   }
   if (line.empty()) return;
-  fmt::print(stderr, "{}: {}\n", process.terms.names.front(), line);
+  // One that cannot be written is of no consequence here.
+  std::fputs(fmt::format("{}: {}\n", process.terms.names.front(), line).c_str(), stderr);
   process.last_lines.push_back(std::move(line));
   if (process.last_lines.size() > kMostLastLines) process.last_lines.pop_front();
 }
@@ -404,6 +406,13 @@ void ModelProcesses::take_answer(Process& process) {
   } else if (whole && json->contains("error") && (*json)["error"].is_object()) {
     const Json message = (*json)["error"].value("message", Json());
     if (message.is_string()) process.doing = message.get<std::string>();
+    const Json status = json->value("status", Json());
+    // One that ends may finish what it has begun; new requests wait for the next one.
+    if (process.there && status == Json("ending")) {
+      process.there = false;
+      process.is_news = true;
+    }
+    if (process.answered && (status == Json("failed") || status == Json("stalled"))) end_now(process, process.doing);
   }
   if (!process.asks_models || !whole) return;
   for (const Json& model : json->value("data", Json::array())) {
@@ -418,11 +427,18 @@ void ModelProcesses::watch_memory() {
     const auto& role = role_of(process);
     if (!role.is_running()) continue;
     process.memory = own_memory(role.process);
-    if (limit == 0 || process.memory <= limit || !process.end_cause.empty()) continue;
-    process.end_cause = fmt::format("took {} of memory, more than serve.memory_mb allows ({}), and was ended",
-                                    format_bytes(process.memory), format_bytes(limit));
-    launcher_.end(role.process, run::EndKind::kNow);
+    if (limit == 0 || process.memory <= limit) continue;
+    end_now(process, fmt::format("{} of memory, more than serve.memory_mb allows, {}", format_bytes(process.memory),
+                                 format_bytes(limit)));
   }
+}
+
+void ModelProcesses::end_now(Process& process, const std::string& why) {
+  const auto& role = role_of(process);
+  if (!role.is_running() || !process.end_cause.empty()) return;
+  process.end_cause = fmt::format("was ended: {}", why);
+  spdlog::warn("the process of the model \"{}\" (pid {}) is ended: {}", process.terms.names.front(), role.process, why);
+  launcher_.end(role.process, run::EndKind::kNow);
 }
 
 Supervision::Heard ModelProcesses::heard() const {

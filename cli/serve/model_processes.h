@@ -109,6 +109,7 @@ class ModelProcesses final : public gateway::Processes {
   void take_signs();
   void take_answer(Process& process);
   void watch_memory();
+  void end_now(Process& process, const std::string& why);
   run::Supervision::Heard heard() const;
   gateway::Told told_of(const Process& process, size_t index) const;
   void lose(Process& process);
