@@ -1,12 +1,15 @@
 // Engines with and without drafts, turn by turn in one run: the same tokens, and how long they take.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <utility>
 
 #include "base/random.h"
 #include "bench/engine_parts.h"
 #include "model/tokenizer.h"
-#include "rollout/engine/engine.h"
+#include "rollout/engine/draft_model.h"
 
 namespace tandem::bench {
 
@@ -83,6 +86,59 @@ Result<Tokens> nearly_said(Engine& plain, const Job& job, int vocabulary) {
   return out;
 }
 
+// Weights of random numbers, of which every layer from `kept` on adds nothing to what those before it said: the model
+// of the kept layers alone says the same for a part of the work.
+struct Pair {
+  std::shared_ptr<model::Weights> large, small;
+};
+Result<Pair> pair_of(model::ModelConfig config, int kept, const Settings& settings) {
+  Pair pair{.large = std::make_shared<model::Weights>(TRY(model::Weights::create(config, false, settings.weights)))};
+  model::randomise(*pair.large, 11);
+  const auto& all = pair.large->layout();
+  const auto flat = pair.large->flat();
+  const auto values_of = [](const model::Parameter& p, auto values) { return values.subspan(p.offset, p.elements()); };
+  for (size_t layer = static_cast<size_t>(kept); layer < all.layers.size(); ++layer) {
+    for (const int silent : {all.layers[layer].output, all.layers[layer].down})
+      std::ranges::fill(values_of(all.parameters[static_cast<size_t>(silent)], flat), kernels::bf16{});
+  }
+  config.layers = kept;
+  if (!config.sliding.empty()) config.sliding.resize(static_cast<size_t>(kept));
+  pair.small = std::make_shared<model::Weights>(TRY(model::Weights::create(config, false, settings.weights)));
+  for (const model::Parameter& parameter : pair.small->layout().parameters) {
+    const auto same = std::ranges::find(all.parameters, parameter.name, &model::Parameter::name);
+    if (same == all.parameters.end()) return fail(Status::internal("no parameter " + parameter.name));
+    std::ranges::copy(values_of(*same, flat), values_of(parameter, pair.small->flat()).begin());
+  }
+  for (const auto& weights : {pair.large, pair.small}) TRY(settings.place().ready(*weights));
+  return pair;
+}
+
+// A draft model of an eighth of the layers, which is always right, and one that never is.
+Status add_draft_models(const model::ModelConfig& config, const Settings& settings, std::vector<Figure>& figures) {
+  const int kept = std::max(1, config.layers / 8);
+  if (config.layers < 8) return {};
+  const Pair pair = TRY(pair_of(config, kept, settings));
+  model::ModelConfig other = pair.small->config();
+  auto stranger = std::make_shared<model::Weights>(TRY(model::Weights::create(other, false, settings.weights)));
+  model::randomise(*stranger, 12);
+  TRY(settings.place().ready(*stranger));
+  const rollout::EngineSettings of_engine{.slots = 16, .max_tokens = 1024, .speculation = Speculation::kNgram};
+  auto plain_settings = of_engine;
+  plain_settings.speculation = Speculation::kOff;
+  auto plain = TRY(Engine::create(pair.large, 0, settings.place(), plain_settings));
+  for (const auto& [words, small] : {std::pair("always right", pair.small), {"never right", stranger}}) {
+    auto drafting = TRY(Engine::create(pair.large, 0, settings.place(), of_engine));
+    drafting.draft_with(TRY(rollout::DraftModel::create(small, settings.place(), of_engine)));
+    for (const int sequences : {1, 16}) {
+      const std::string name = fmt::format("draft model of {} of {} layers, {}{}", kept, config.layers, words,
+                                           sequences > 1 ? ", 16 at once" : "");
+      const Job job{name.c_str(), random_tokens(5, 64, config.vocabulary), {}, sequences > 1 ? 60 : 200, 1, sequences};
+      figures.push_back(TRY(compare(plain, drafting, job, settings.seconds * 2)));
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Status add_speculation(const std::shared_ptr<const model::Weights>& weights, const Settings& settings,
@@ -112,6 +168,11 @@ Status add_speculation(const std::shared_ptr<const model::Weights>& weights, con
   jobs.push_back({"random tokens, 16 at once", random_tokens(2, 256, vocabulary), {}, 60, 1, 16});
   jobs.push_back({"random tokens", random_tokens(2, 256, vocabulary), {}, 200, 1});
   for (const Job& job : jobs) figures.push_back(TRY(compare(plain, drafting, job, settings.seconds * 2)));
+  const auto& config = weights->config();
+  const bool is_plain = std::ranges::all_of(weights->layout().layers, [](const model::LayerParameters& layer) {
+    return layer.router < 0 && layer.query_up < 0;
+  });
+  if (is_plain) TRY(add_draft_models(config, settings, figures));
   return {};
 }
 
