@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
 #include <thread>
 
 #include "dashboard/run_files.h"
@@ -90,10 +91,10 @@ Result<TrialResult> Trial::run(Schedule& schedule, const std::function<bool()>& 
       result_.exit = 128 + SIGKILL;
       break;
     }
-    look();
+    TRY(look());
     let_go(false);
     if (asked_to_end || done >= settings_.faults || now < due || processes_.empty()) continue;
-    if (hurt(next)) {
+    if (TRY(hurt(next))) {
       ++done;
       on_progress(fmt::format("{} faults of {}, step {}", done, settings_.faults, progress_.value("step", 0)));
     }
@@ -109,12 +110,26 @@ Result<TrialResult> Trial::run(Schedule& schedule, const std::function<bool()>& 
   return result_;
 }
 
-void Trial::look() {
+Status Trial::note(std::string_view event, const Process& process, Json more) {
+  if (settings_.events.empty()) return {};
+  Json line = {{"event", event},
+               {"round", settings_.round},
+               {"at", clock_.unix_seconds()},
+               {"step", progress_.value("step", 0)},
+               {"target", process.name}};
+  line.update(more);
+  std::ofstream file(settings_.events, std::ios::app);
+  file << dump_json(line) << "\n";
+  file.flush();
+  return file ? Status() : Status::unavailable("a fault could not be written down").at(settings_.events.string());
+}
+
+Status Trial::look() {
   const Time now = clock_.now();
-  if (now < next_look_) return;
+  if (now < next_look_) return {};
   next_look_ = now + kLook;
   const auto status = dashboard::read_status(settings_.run_dir);
-  if (!status || !status->contains("roles") || !(*status)["roles"].is_array()) return;
+  if (!status || !status->contains("roles") || !(*status)["roles"].is_array()) return {};
   const Json progress = {{"step", status->value("step", 0)},
                          {"phase", status->value("phase", "")},
                          {"episodes", status->value("episodes", Json::object())}};
@@ -122,9 +137,9 @@ void Trial::look() {
     progress_ = progress;
     last_progress_ = now;
   }
-  detect((*status)["roles"]);
+  TRY(detect((*status)["roles"]));
   processes_.clear();
-  if (status->value("state", "") != "running") return;
+  if (status->value("state", "") != "running") return {};
   for (const Json& role : (*status)["roles"]) {
     const std::string kind = role.value("name", "");
     const auto pid = role.value("pid", int64_t{0});
@@ -135,21 +150,26 @@ void Trial::look() {
                           .pid = pid,
                           .keeps_books = kind == "coordinator" || kind == "trainer"});
   }
+  return {};
 }
 
-void Trial::detect(const Json& roles) {
+Status Trial::detect(const Json& roles) {
+  Status noted;
   std::erase_if(watched_, [&](const Watched& watched) {
     for (const Json& role : roles) {
       const bool same = fmt::format("{}-{}", role.value("name", ""), role.value("rank", 0)) == watched.process.name;
       if (!same || (role.value("pid", int64_t{0}) == watched.process.pid && role.value("state", "") == "ok")) continue;
-      result_.detected_seconds.push_back(to_seconds(clock_.now() - watched.since));
+      const double seconds = to_seconds(clock_.now() - watched.since);
+      result_.detected_seconds.push_back(seconds);
+      if (noted) noted = note("noticed", watched.process, {{"kind", to_string(watched.kind)}, {"seconds", seconds}});
       return true;
     }
     return false;
   });
+  return noted;
 }
 
-bool Trial::hurt(const Fault& fault) {
+Result<bool> Trial::hurt(const Fault& fault) {
   std::vector<Process> targets;
   for (const Process& process : processes_) {
     const auto is_same = [&](const auto& other) { return other.process.name == process.name; };
@@ -162,6 +182,7 @@ bool Trial::hurt(const Fault& fault) {
   const Time now = clock_.now();
   if (const auto message = of_message(fault.kind)) {
     messages_->ask(target.name, *message);
+    TRY(note("fault", target, {{"kind", to_string(fault.kind)}}));
     return true;
   }
   if (fault.kind == Kind::kDisk) {
@@ -169,10 +190,11 @@ bool Trial::hurt(const Fault& fault) {
     held_.push_back({target, fault.kind, now + kFullDisk});
   } else {
     if (::kill(static_cast<pid_t>(target.pid), fault.kind == Kind::kKill ? SIGKILL : SIGSTOP) != 0) return false;
-    watched_.push_back({target, now});
+    watched_.push_back({target, fault.kind, now});
     if (fault.kind == Kind::kStop) held_.push_back({target, fault.kind, now + kStopped});
   }
   ++result_.faults[fault.kind];
+  TRY(note("fault", target, {{"kind", to_string(fault.kind)}, {"pid", target.pid}}));
   return true;
 }
 

@@ -24,6 +24,8 @@ struct TrialSettings {
   std::vector<std::string> arguments;  // of `tandem`: "run", CONFIG, ..
   int faults = 0;                      // at most
   double hang_seconds = 180;           // without progress, after which the run counts as hung and is ended
+  fs::path events = {};                // gets a line of JSON for each fault, and for what was noticed; empty: none
+  int round = 1;                       // that they name
 };
 
 struct TrialResult {
@@ -53,6 +55,7 @@ class Trial {
   };
   struct Watched {  // a process that something was done to
     Process process;
+    Kind kind = Kind::kKill;
     Time since{};
   };
   struct Held {  // one that is to be let go
@@ -62,9 +65,11 @@ class Trial {
   };
   Trial(TrialSettings settings, const Clock& clock, std::shared_ptr<wire::Faults> messages)
       : settings_(std::move(settings)), clock_(clock), messages_(std::move(messages)) {}
-  void look();
-  void detect(const Json& roles);
-  bool hurt(const Fault& fault);
+  Status look();
+  Status detect(const Json& roles);
+  Result<bool> hurt(const Fault& fault);
+  // One line of `events`.
+  Status note(std::string_view event, const Process& process, Json more);
   void let_go(bool all);
 
   const TrialSettings settings_;

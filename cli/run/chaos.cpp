@@ -133,7 +133,9 @@ Result<int> run(const ChaosOptions& options) {
     auto trial = TRY(chaos::Trial::begin({.run_dir = run_dir,
                                           .arguments = arguments_of(options, run_dir, outcome.rounds),
                                           .faults = options.faults - before,
-                                          .hang_seconds = options.hang},
+                                          .hang_seconds = options.hang,
+                                          .events = folder / "faults.jsonl",
+                                          .round = outcome.rounds + 1},
                                          clock));
     const auto result = TRY(trial.run(
         schedule, [&] { return interrupt->requested(); }, [&](const std::string& text) { progress.show(text); }));
@@ -156,7 +158,9 @@ Result<int> run(const ChaosOptions& options) {
     fmt::print(stderr,
                "tandem chaos: {} stopped or ended processes were not noticed before they went on or the run was over\n",
                outcome.undetected);
-  if (!outcome.is_well()) fmt::print(stderr, "tandem chaos: the runs and their logs are in {}\n", folder.string());
+  if (!outcome.is_well())
+    fmt::print(stderr, "tandem chaos: the runs and their logs are in {}, the faults in its faults.jsonl\n",
+               folder.string());
   if (options.json)
     fmt::print("{}\n", dump_json(to_json(outcome)));
   else
@@ -183,7 +187,10 @@ Action add_chaos(CLI::App& command) {
   command.add_option("--every", options->every, "Seconds between faults, on average")->check(CLI::Range(0.01, 3600.0));
   command.add_option("--hang", options->hang, "Seconds without progress after which a run is hung")
       ->check(CLI::Range(10.0, 86400.0));
-  command.add_option("--dir", options->folder, "Folder of the runs (default: one in runs/)");
+  command.add_option(
+      "--dir", options->folder,
+      "Folder of the runs, and of faults.jsonl, which says what was done to whom, and when it was noticed "
+      "(default: one in runs/)");
   command.add_flag("--json", options->json, "One JSON object");
   command.footer(
       "It sets run.max_restarts=1000000 and trainer.checkpoint_every=1 unless they are given.\n"
