@@ -14,6 +14,7 @@
 #include "run/config.h"
 #include "run/parallel_kinds.h"
 #include "run/rewards.h"
+#include "run/spread.h"
 #include "trainer/learn/slots.h"
 #include "wire/address.h"
 
