@@ -242,9 +242,8 @@ void Lane::count(const Exchange& exchange) {
     const Time first = exchange.times[i].first_token;
     if (first == Time{}) continue;
     outcomes_.first_token.observe(to_seconds(first - exchange.request.arrived));
-    const size_t further = exchange.choices[i].tokens().size();
-    if (further > 1)
-      outcomes_.per_token.observe(to_seconds(exchange.times[i].last_token - first) / static_cast<double>(further - 1));
+    const size_t tokens = exchange.choices[i].tokens().size();
+    if (tokens > 1) outcomes_.observe_tokens(to_seconds(exchange.times[i].last_token - first), tokens - 1);
   }
 }
 

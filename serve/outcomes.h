@@ -3,7 +3,9 @@
 // Thread safety: a value.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 
 #include "base/json.h"
@@ -27,8 +29,17 @@ struct Outcomes {
   // Requests that were answered whole, and those that ended in an error of the server. A client that went away, and
   // one that was told to come again, are neither.
   uint64_t answers = 0, errors = 0;
-  LogSeconds first_token, per_token;    // of each answer; per_token between its first and its last
+  LogSeconds first_token;               // of each answer
+  LogSeconds per_token;                 // between the first and the last, of answers that are long enough
   uint64_t accepted = 0, rejected = 0;  // POST /feedback
+
+  // A short answer says little of what a token takes, and would count as much as a long one: a tick of the clock, or
+  // the prompt of somebody else in one of its passes, is most of its time.
+  static constexpr size_t kFewestTokens = 16;
+  // `further`: tokens behind the first, in so many seconds.
+  void observe_tokens(double seconds, size_t further) {
+    if (further >= kFewestTokens) per_token.observe(seconds / static_cast<double>(further));
+  }
 };
 
 inline Json to_json(const LogSeconds& seconds) {
