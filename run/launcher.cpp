@@ -17,6 +17,33 @@ namespace {
 // The count may be there before the end of the process is.
 constexpr auto kKillIsRecent = 3s;
 
+// Between fork and exec the child has the handlers of its parent: a signal to end would set the flag of a program that
+// is about to be replaced, and be lost. So none arrives until they are gone.
+class NoSignals {
+ public:
+  NoSignals() {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~NoSignals() { allow(); }
+  void allow() const { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  // Of the child: what came meanwhile does what it does to a new program.
+  void allow_without_handlers() const {
+    for (int number = 1; number < NSIG; ++number) {
+      struct sigaction action {};
+      if (::sigaction(number, nullptr, &action) != 0 || action.sa_handler == SIG_IGN) continue;
+      action.sa_handler = SIG_DFL;
+      action.sa_flags = 0;
+      ::sigaction(number, &action, nullptr);
+    }
+    allow();
+  }
+
+ private:
+  sigset_t before_{};
+};
+
 }  // namespace
 
 LocalLauncher::LocalLauncher() : LocalLauncher([] { return tandem::memory_kills(); }) {}
@@ -30,6 +57,7 @@ Result<int64_t> LocalLauncher::start(const Job& job) {
   for (const std::string& argument : job.arguments) arguments.push_back(argument.c_str());
   arguments.push_back(nullptr);
   const pid_t parent = ::getpid();
+  const NoSignals held;
   const pid_t pid = ::fork();
   if (pid < 0) return fail(Status::from_errno("fork", errno));
   if (pid == 0) {
@@ -39,6 +67,7 @@ Result<int64_t> LocalLauncher::start(const Job& job) {
     // A supervisor that dies takes its roles with it, also one that died before this line.
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != parent) ::_exit(1);
+    held.allow_without_handlers();
     ::execv("/proc/self/exe", const_cast<char**>(arguments.data()));
     ::_exit(127);
   }

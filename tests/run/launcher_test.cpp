@@ -48,6 +48,27 @@ TEST_F(LocalLauncherTest, tells_how_a_process_ended_and_keeps_what_it_said) {
   EXPECT_TRUE(launcher_.poll().empty()) << "it is told once";
 }
 
+// As `tandem serve` and `tandem run` are that start them.
+TEST_F(LocalLauncherTest, a_signal_to_a_process_that_has_just_begun_is_not_lost_in_the_handler_of_its_parent) {
+  struct sigaction flag {
+  }, before{};
+  flag.sa_handler = [](int) {};
+  ASSERT_EQ(::sigaction(SIGTERM, &flag, &before), 0);
+  for (int i = 0; i < 20; ++i) {
+    const auto process = launcher_.start(job("ProcessOfTheLauncherTests.*"));
+    ASSERT_TRUE(process);
+    launcher_.end(*process, EndKind::kAsk);
+    const Ending ending = wait();
+    EXPECT_EQ(ending.process, *process);
+    EXPECT_EQ(ending.signal, SIGTERM);
+    if (ending.process == *process) continue;
+    launcher_.end(*process, EndKind::kNow);
+    launcher_.await(*process);
+    break;
+  }
+  ASSERT_EQ(::sigaction(SIGTERM, &before, nullptr), 0);
+}
+
 TEST_F(LocalLauncherTest, ends_a_process_at_once_or_asks_it_to_end) {
   for (const auto& [kind, signal] : {std::pair(EndKind::kAsk, SIGTERM), std::pair(EndKind::kNow, SIGKILL)}) {
     const auto process = launcher_.start(job("ProcessOfTheLauncherTests.*"));
