@@ -24,6 +24,8 @@ std::string error_event(int status, std::string_view message) {
   return fmt::format("event: error\ndata: {}\n\n", dump_json(serve::error_body(status, message)));
 }
 
+constexpr const char* kPreviousField = "previous_response_id";
+
 // An upstream may list thousands.
 std::string some_of(const std::vector<std::string>& names) {
   constexpr size_t kMost = 50;
@@ -38,12 +40,26 @@ void Exchanges::offer(uint64_t number, const std::shared_ptr<Exchange>& exchange
   RequestView& view = exchange->view;
   Arrived arrived{.request = number, .key = exchange->key->name, .tokens = view.tokens};
   const std::string& path = exchange->request.path;
-  if (exchange->request.method != "POST") view.previous = path.substr(kResponses.size());
+  const bool goes_on = exchange->request.method == "POST";
+  if (!goes_on) view.previous = path.substr(kResponses.size());
   if (view.previous) {
     const ResponsePlace* const kept = responses_.find(*view.previous, exchange->key->name);
-    if (kept == nullptr) {
-      return exchange->reply(
-          error_response(404, fmt::format("there is no answer \"{}\" any more", view.previous->substr(0, 200))));
+    const std::string id = view.previous->substr(0, 200);
+    if (kept == nullptr && goes_on) {
+      return exchange->reply(error_response(
+          400, fmt::format("there is no answer \"{}\" any more: send the whole input", id), kPreviousField));
+    }
+    if (kept == nullptr)
+      return exchange->reply(error_response(404, fmt::format("there is no answer \"{}\" any more", id)));
+    // Who has it has not this model, and will not: another try would say no more.
+    if (goes_on && !view.model.empty() && view.model != kept->model &&
+        std::ranges::binary_search(router_.all_models(), view.model) &&
+        !std::ranges::binary_search(router_.models(kept->upstream), view.model)) {
+      return exchange->reply(error_response(
+          400,
+          fmt::format("the answer \"{}\" is of \"{}\", and \"{}\" is elsewhere and has it not: send the whole input",
+                      id, kept->model, view.model.substr(0, 200)),
+          kPreviousField));
     }
     arrived.only = kept->upstream;
     if (view.model.empty()) view.model = kept->model;

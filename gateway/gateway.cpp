@@ -35,6 +35,7 @@ namespace {
 constexpr size_t kMostWaitingReads = 4096;  // requests that wait to be read
 constexpr Duration kReadyAnyway = 5s;       // after an upstream has answered, whatever the others do
 constexpr Duration kMostProbe = 5s;
+constexpr std::string_view kEmbeddings = "/v1/embeddings";
 constexpr std::array<std::string_view, 9> kPaths = {
     "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages",          "/v1/messages/count_tokens",
     "/v1/embeddings",       "/tokenize",       "/detokenize",   "/inference/v1/generate"};
@@ -142,6 +143,11 @@ class Gateway::Loop {
     const bool get = request.method == "GET" || request.method == "HEAD";
     const bool of_response = path.starts_with(kResponses) && path.size() > kResponses.size();
     if (of_response && (get || request.method == "DELETE")) return take(std::move(request), reply);
+    if (desk_ && path == kEmbeddings) {
+      return reply(error_response(404,
+                                  "a server with --isolate has no embedding model; serve it with another `tandem "
+                                  "serve`, and put both behind a door with --upstream"));
+    }
     if (std::ranges::find(kPaths, path) != kPaths.end()) {
       if (request.method == "POST") return take(std::move(request), reply);
       return other_method(reply, "POST");
@@ -155,14 +161,15 @@ class Gateway::Loop {
     if (desk_ && get && path == "/metrics") return desk_->answer_metrics(metrics(), reply);
     const auto page = page_of(path);
     if (!page) {
-      return reply(error_response(
-          404, fmt::format("there is no {}; this gateway has {}", path.substr(0, 200), join(paths(), ", "))));
+      return reply(error_response(404, fmt::format("there is no {}; this {} has {}", path.substr(0, 200),
+                                                   desk_ ? "server" : "gateway", join(paths(), ", "))));
     }
     get ? reply(*page) : other_method(reply, "GET");
   }
 
   std::vector<std::string> paths() const {
     std::vector<std::string> all(kPaths.begin(), kPaths.end());
+    if (desk_) std::erase(all, kEmbeddings);
     all.insert(all.end(), {"/v1/models", "/health", "/ready", "/version", "/load", "/metrics"});
     for (const auto& path : body_paths_.described()) all.emplace_back(path.path);
     return all;

@@ -60,9 +60,9 @@ HttpResponse away(const ProcessView& view) {
 
 // What a process answered, as it is.
 HttpResponse passed(int status, std::string body) {
-  if (status == 0) return error_response(504, "the process of the model has not answered");
   HttpResponse response{.status = status, .body = std::move(body)};
   response.headers.emplace_back("Content-Type", "application/json");
+  if (status == 503) response.headers.emplace_back("Retry-After", "5");
   return response;
 }
 
@@ -141,7 +141,7 @@ void ProcessDesk::ask(size_t process, const char* method, const std::string& pat
                       .largest_answer = kLargestPage};
   if (!transfer.request.body.empty()) transfer.request.headers.emplace_back("Content-Type", "application/json");
   transfer.first_byte = transfer.silence = limit;
-  asked_.emplace(transfers_->start(std::move(transfer)), Asked{.then = std::move(then)});
+  asked_.emplace(transfers_->start(std::move(transfer)), Asked{.model = terms.name, .then = std::move(then)});
 }
 
 void ProcessDesk::take_events() {
@@ -153,7 +153,13 @@ void ProcessDesk::take_events() {
     if (!event.ended) continue;
     Asked asked = std::move(found->second);
     asked_.erase(found);
-    if (!event.outcome.ok()) asked.status = 0;
+    if (!event.outcome.ok()) {
+      const bool late = event.outcome.code() == Code::kDeadline;
+      asked.status = late ? 504 : 503;
+      asked.body = dump_json(serve::error_body(
+          asked.status, fmt::format("the process of the model \"{}\" {}", asked.model,
+                                    late ? "has not answered in time" : "ended before it answered this request")));
+    }
     asked.then(asked.status, std::move(asked.body));
   }
 }

@@ -46,7 +46,8 @@ class ProcessDesk {
   struct Asked {
     int status = 0;
     std::string body;
-    std::function<void(int status, std::string body)> then;  // status 0: no answer
+    std::string model;  // whose process was asked
+    std::function<void(int status, std::string body)> then;
   };
 
   ProcessDesk(Processes& processes, const std::vector<UpstreamTerms>& upstreams, std::function<void()> changed,

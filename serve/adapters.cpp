@@ -151,7 +151,7 @@ Status Adapters::load_first() {
     }
     if (Status status = check_name(name); !status.ok()) return std::move(status).at(place);
     auto adapter = read(name, served->names.front(), directory, *served->current);
-    if (!adapter) return std::move(adapter).error();
+    if (!adapter) return std::move(adapter).error().at(place);
     if (Status status = check_room(*adapter); !status.ok()) return std::move(status).at(place);
     spdlog::info("\"{}\" is {} with the adapter {} of rank {}", name, adapter->model, directory.string(),
                  adapter->rank);

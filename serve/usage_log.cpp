@@ -45,8 +45,8 @@ void UsageLog::write(const UsageLine& usage) {
                {"prompt_tokens", usage.prompt_tokens},
                {"cached_tokens", usage.cached_tokens},
                {"answer_tokens", usage.answer_tokens},
-               {"seconds", usage.seconds},
-               {"core_seconds", usage.core_seconds}};
+               {"seconds", usage.seconds}};
+  if (usage.core_seconds) line["core_seconds"] = *usage.core_seconds;
   if (!usage.upstream.empty()) line["upstream"] = usage.upstream;
   if (!usage.adapter.empty()) line["adapter"] = usage.adapter;
   // What a full disk left of the line before is not to spoil this one.

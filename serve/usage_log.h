@@ -20,8 +20,10 @@ struct UsageLine {
   std::string path, priority, outcome;
   std::string upstream = {};  // of a gateway: which one answered; empty: left out
   uint64_t prompt_tokens = 0, cached_tokens = 0, answer_tokens = 0;
-  double seconds = 0;       // since it came
-  double core_seconds = 0;  // of computing it alone, its share of each pass by rows, on all threads
+  double seconds = 0;  // since it came
+  // Of computing it alone, its share of each pass by rows, on all threads; nothing where another process computed it,
+  // and the line does not say it.
+  std::optional<double> core_seconds = {};
 };
 
 class UsageLog {

@@ -19,6 +19,7 @@
 #include "base/text.h"
 #include "base/unique_number.h"
 #include "cli/serve/private_folder.h"
+#include "model/adapter.h"
 #include "serve/keys.h"
 
 namespace tandem::cli {
@@ -218,6 +219,7 @@ Status ModelProcesses::write_config(const Process& process) const {
   config.cors_origins.clear();
   config.address_requests_per_minute = 0;
   config.isolate = false;
+  config.memory_mb = 0;   // this process looks at it
   config.slow_start = 0;  // the door's
   config.stall_seconds = settings_.config.silence_seconds;
   const Json resolved = config.schema().resolved();
@@ -228,10 +230,14 @@ Status ModelProcesses::write_config(const Process& process) const {
 Supervision::Event ModelProcesses::spawn(Process& process) {
   std::erase_if(process.adapters, [&](const auto& adapter) {
     std::error_code error;
-    if (!process.has_served || fs::is_directory(adapter.directory, error)) return false;
-    spdlog::error("the adapter \"{}\" is not loaded again: there is no folder {}", adapter.name,
-                  adapter.directory.string());
-    return true;
+    if (!process.has_served) return false;
+    for (const char* const name : {model::kAdapterConfigFile, model::kAdapterFactorsFile}) {
+      const fs::path file = adapter.directory / name;
+      if (fs::is_regular_file(file, error)) continue;
+      spdlog::error("the adapter \"{}\" is not loaded again: there is no file {}", adapter.name, file.string());
+      return true;
+    }
+    return false;
   });
   const auto launch = [&]() -> Result<Supervision::Started> {
     TRY(write_config(process));
@@ -318,6 +324,17 @@ std::string ModelProcesses::cause_of(const Process& process, const run::Ending& 
   return cause;
 }
 
+// A model that has served is not to be lost with an adapter that cannot be loaded any more.
+void ModelProcesses::forget_refused_adapter(Process& process) {
+  std::erase_if(process.adapters, [&](const auto& adapter) {
+    const std::string start = fmt::format("tandem serve: --adapter {}: ", adapter.name);
+    const auto line = std::ranges::find_if(process.last_lines, [&](const auto& one) { return one.starts_with(start); });
+    if (line == process.last_lines.end()) return false;
+    spdlog::error("the adapter \"{}\" is not loaded again: {}", adapter.name, line->substr(start.size()));
+    return true;
+  });
+}
+
 void ModelProcesses::reap() {
   for (run::Ending& ending : launcher_.poll()) {
     const auto found = std::ranges::find_if(processes_, [&](const Process& process) {
@@ -326,6 +343,7 @@ void ModelProcesses::reap() {
     if (found == processes_.end()) continue;
     read_output(*found);
     ending.how = cause_of(*found, ending);
+    if (found->has_served && !found->answered) forget_refused_adapter(*found);
     lose(*found);
     // What it cannot work with at the start it says at once.
     if (!found->has_served && ending.signal == 0 && ending.code != 0 && trouble_.ok() && !supervision_.is_over()) {

@@ -103,6 +103,7 @@ class ModelProcesses final : public gateway::Processes {
   Status write_config(const Process& process) const;
   void reap();
   std::string cause_of(const Process& process, const run::Ending& ending) const;
+  void forget_refused_adapter(Process& process);
   void read_output(Process& process);
   void take_line(Process& process, std::string line);
   void ask_for_signs();

@@ -220,7 +220,8 @@ gateway::GatewaySettings gateway_of(const ServeConfig& config) {
           .version = TANDEM_VERSION};
 }
 
-Result<int> answer_at(gateway::GatewaySettings settings, const ServeConfig& config) {
+Result<int> answer_at(gateway::GatewaySettings settings, const ServeConfig& config,
+                      const std::vector<std::string>& adapters = {}) {
   // Each request is a connection of a client and one to an upstream.
   constexpr size_t kOtherDescriptors = 512;
   allow_descriptors(2 * settings.front.connections + kOtherDescriptors);
@@ -228,8 +229,11 @@ Result<int> answer_at(gateway::GatewaySettings settings, const ServeConfig& conf
   const auto gateway = TRY(gateway::Gateway::listen(std::move(settings), clock));
   take_signals(config);
   spdlog::info(config.isolate ? "starting a process for each model" : "asking the upstreams for their models");
-  TRY(gateway->serve([&](const std::vector<std::string>& models) { say_ready(gateway->url(), models); },
-                     serve_stop_requested, serve_keys_requested));
+  const auto ready = [&](std::vector<std::string> models) {
+    std::erase_if(models, [&](const auto& name) { return std::ranges::find(adapters, name) != adapters.end(); });
+    say_ready(gateway->url(), models, adapters);
+  };
+  TRY(gateway->serve(ready, serve_stop_requested, serve_keys_requested));
   return kDone;
 }
 
@@ -237,15 +241,18 @@ Result<int> answer_at(gateway::GatewaySettings settings, const ServeConfig& conf
 Result<int> run_isolated(const ServeConfig& config, const NumberFormatOptions& format) {
   TRY(check_isolated(config));
   const SystemClock clock;
-  const auto processes = TRY(ModelProcesses::create(
-      processes_of(config, TRY(models_of(config, format)), TRY(adapters_of(config)), format), clock));
+  const auto adapters = TRY(adapters_of(config));
+  const auto processes =
+      TRY(ModelProcesses::create(processes_of(config, TRY(models_of(config, format)), adapters, format), clock));
   gateway::GatewaySettings settings = gateway_of(config);
   settings.processes = processes.get();
   settings.slots = config.slots * static_cast<int>(processes->upstreams().size());
   settings.upstreams = processes->upstreams();
   // The supervisor says when one is lost; answers take as long as they would in one process.
   settings.first_byte_seconds = settings.silence_seconds = settings.answer_seconds = kLongestAnswerSeconds;
-  const auto ended = answer_at(std::move(settings), config);
+  std::vector<std::string> names;
+  for (const auto& adapter : adapters) names.push_back(adapter.name);
+  const auto ended = answer_at(std::move(settings), config, names);
   processes->end();
   return ended;
 }
@@ -272,6 +279,10 @@ Result<int> run_serve(const ServeOptions& options) {
   if (!options.adapters.empty()) config.adapters = options.adapters;
   if (!options.draft_models.empty()) config.draft_models = options.draft_models;
   if (!options.upstreams.empty()) config.upstreams = options.upstreams;
+  if (config.memory_mb > 0 && !config.isolate) {
+    return fail(Status::invalid("--memory-mb is of processes of models, and there are none without --isolate")
+                    .hint("give --isolate (serve.isolate: true), or leave serve.memory_mb out"));
+  }
   const bool has_upstreams = !config.upstreams.empty() || !config.upstream_book.empty();
   if (has_upstreams && config.isolate)
     return fail(Status::invalid("--isolate is for models of the server's own, and --upstream for those of others")

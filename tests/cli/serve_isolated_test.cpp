@@ -161,6 +161,8 @@ TEST_F(ServeIsolated, answers_are_those_of_one_process_to_the_bit) {
   EXPECT_EQ(ask("/ready?model=b", "", "", "GET").status, 200);
   EXPECT_EQ(ask("/ready?model=c", "", "", "GET").status, 404);
   EXPECT_EQ(ask("/processes", "", "", "GET").status, 403) << "for admins alone";
+  EXPECT_THAT(ask("/v1/embeddings", R"({"model":"b","input":"x"})").body, HasSubstr("a server with --isolate has no"));
+  EXPECT_THAT(ask("/pause", "", "the-admin").body, HasSubstr("this server has"));
   // What one model's server refuses is passed on as it is.
   EXPECT_THAT(ask("/v1/chat/completions", dump_json(chat("x", {{"model", "a"}, {"temperature", -1}}))).body,
               HasSubstr("temperature"));
@@ -374,6 +376,84 @@ TEST_F(ServeIsolated, adapters_go_to_the_process_of_their_model_and_come_back_wi
   EXPECT_EQ(ask("/v1/unload_lora_adapter", dump_json({{"lora_name", "second"}}), "the-admin").status, 404);
 }
 
+TEST_F(ServeIsolated, an_adapter_that_cannot_be_loaded_again_is_left_out_and_its_model_is_served) {
+  const fs::path broken = folder("broken"), gone = folder("gone");
+  for (const auto& one : {broken, gone})
+    fs::copy(folder("adapters") / "poems2", one, fs::copy_options::recursive | fs::copy_options::overwrite_existing);
+  start_isolated("  max_restarts: 2\n",
+                 {"--adapter", "first@b=" + (folder("adapters") / "poems1").string(), "--adapter",
+                  "broken@b=" + broken.string(), "--adapter", "gone@b=" + gone.string()});
+  EXPECT_EQ(line()["models"], Json::array({"a", "b"}));
+  EXPECT_EQ(line()["adapters"], Json::array({"first", "broken", "gone"}));
+  EXPECT_EQ(ask("/v1/chat/completions", dump_json(question("broken", "x"))).status, 200);
+  std::ofstream(broken / "adapter_model.safetensors") << "no factors";
+  fs::remove(gone / "adapter_model.safetensors");
+  const pid_t killed = pid("b");
+  ASSERT_GT(killed, 0);
+  ::kill(killed, SIGKILL);
+  EXPECT_TRUE(within(120s, [&] { return (is("b", "serving") && pid("b") != killed) || is("b", "failed"); }));
+  EXPECT_TRUE(is("b", "serving")) << text(root() / "serve.out");
+  EXPECT_EQ(process("b")["adapters"], Json::array({"first"}));
+  EXPECT_EQ(ask("/v1/chat/completions", dump_json(question("first", "x"))).status, 200);
+  for (const char* const lost : {"broken", "gone"}) {
+    EXPECT_EQ(ask("/v1/chat/completions", dump_json(question(lost, "x"))).status, 404);
+    EXPECT_THAT(text(root() / "serve.out"), HasSubstr(fmt::format("the adapter \"{}\" is not loaded again", lost)));
+  }
+}
+
+TEST_F(ServeIsolated, an_adapter_whose_process_ends_while_it_is_loaded_says_so) {
+  start_isolated("", {"--candidates", folder("adapters").string()});
+  const pid_t killed = pid("b");
+  ASSERT_GT(killed, 0);
+  ::kill(killed, SIGSTOP);
+  decltype(ask("", "")) answer;
+  std::thread admin([&] {
+    answer =
+        ask("/v1/load_lora_adapter",
+            dump_json(
+                {{"lora_name", "late"}, {"lora_path", (folder("adapters") / "poems2").string()}, {"base_model", "b"}}),
+            "the-admin");
+  });
+  EXPECT_TRUE(within(
+      60s, [&] { return text(root() / "serve.out").find("asks for the adapter \"late\"") != std::string::npos; }));
+  ::kill(killed, SIGKILL);
+  admin.join();
+  EXPECT_EQ(answer.status, 503);
+  EXPECT_THAT(answer.body, HasSubstr("the process of the model \\\"b\\\" ended before it answered this request"));
+  EXPECT_TRUE(answer.retry_after.has_value());
+}
+
+TEST_F(ServeIsolated, an_answer_is_gone_on_from_by_its_own_model_alone) {
+  start_isolated();
+  const auto go_on = [&](const std::string& model, const std::string& id) {
+    return ask(
+        "/v1/responses",
+        dump_json({{"model", model}, {"input", "And then?"}, {"max_output_tokens", 4}, {"previous_response_id", id}}));
+  };
+  const Json first = post("/v1/responses", {{"model", "b"}, {"input", "a"}, {"max_output_tokens", 4}});
+  const std::string id = first["id"].get<std::string>();
+  EXPECT_EQ(go_on("b", id).status, 200);
+  const auto other = go_on("a", id);
+  EXPECT_EQ(other.status, 400) << other.body;
+  EXPECT_THAT(other.body, HasSubstr("is of \\\"b\\\""));
+  EXPECT_FALSE(other.retry_after.has_value()) << "it will not be otherwise";
+  EXPECT_EQ(go_on("nobody", id).status, 404);
+  const auto none = go_on("b", "resp_none");
+  EXPECT_EQ(none.status, 400) << "as in one process";
+  EXPECT_THAT(none.body, HasSubstr("send the whole input"));
+}
+
+TEST_F(ServeIsolated, what_is_not_known_of_a_process_is_left_out_of_the_usage_log) {
+  fs::remove(root() / "usage.jsonl");
+  start_isolated("", {"--usage-log", (root() / "usage.jsonl").string()});
+  EXPECT_EQ(ask("/v1/chat/completions", dump_json(question("b", "x"))).status, 200);
+  ASSERT_TRUE(within(60s, [&] { return text(root() / "usage.jsonl").ends_with("\n"); }));
+  const auto used = parse_json(text(root() / "usage.jsonl"));
+  ASSERT_TRUE(used);
+  EXPECT_EQ((*used)["answer_tokens"], 6);
+  EXPECT_FALSE(used->contains("core_seconds"));
+}
+
 // In one process and in several.
 TEST_F(ServeIsolated, a_slow_start_takes_on_the_same_users_first_and_then_all) {
   std::vector<std::pair<std::string, std::string>> keys;  // name and text
@@ -438,6 +518,8 @@ TEST_F(ServeIsolated, what_it_cannot_do_is_refused_at_the_start_by_name) {
   EXPECT_THAT(text(output()), HasSubstr("--isolate"));
   EXPECT_EQ(tandem({"serve", "--isolate", "--model", model, "--adapter", "x@c=" + folder("a").string()}), 2);
   EXPECT_THAT(text(output()), HasSubstr("there is no model \"c\""));
+  EXPECT_EQ(tandem({"serve", "--model", model, "--memory-mb", "100"}), 2);
+  EXPECT_THAT(text(output()), HasSubstr("--memory-mb is of processes of models"));
   // A model that cannot be loaded ends the start, as in one process.
   fs::create_directories(folder("none"));
   fs::copy_file(folder("a") / "config.json", folder("none") / "config.json", fs::copy_options::overwrite_existing);
