@@ -27,7 +27,8 @@ ModelProcessesSettings processes_of(const ServeConfig& config, const std::vector
   ModelProcessesSettings settings{.config = config};
   if (!format.dtype.empty()) settings.arguments.insert(settings.arguments.end(), {"--dtype", format.dtype});
   if (!format.weights.empty()) settings.arguments.insert(settings.arguments.end(), {"--weights", format.weights});
-  for (const auto& lane : models) settings.models.push_back({.names = lane.names, .directory = lane.directory, .draft_model = lane.draft_model});
+  for (const auto& lane : models)
+    settings.models.push_back({.names = lane.names, .directory = lane.directory, .draft_model = lane.draft_model});
   for (const auto& adapter : adapters) {
     auto owner = std::ranges::find_if(settings.models, [&](const ServedProcess& model) {
       return adapter.model.empty() || std::ranges::find(model.names, adapter.model) != model.names.end();
