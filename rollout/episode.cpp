@@ -231,6 +231,7 @@ void Episode::on(const TurnOpened& opened, Time, Actions&) {
 
 void Episode::on(const TurnRefused& refused, Time now, Actions& actions) {
   if (waiting_ != Waiting::kTokens) return;
+  begins_segment_ = false;  // a summary that nothing goes on from
   const bool has_begun = turns_ > 0;
   if (has_begun && refused.why.code() == Code::kExhausted) return ask_for_grade("", true, now, actions);
   give_up(refused.why.message(), now, actions);

@@ -89,7 +89,11 @@ void Worker::carry_out(Episode& e, const Episode::Open& open) {
   auto prompt = conversation_.prompt(
       open.summary.empty() ? e.opening()
                            : opening_after(e.opening(), settings_.compaction, open.summary, e.instruction()));
-  const Status status = prompt ? engine_.add(e.key().episode, *prompt, turn_request(e)) : prompt.error();
+  if (!prompt) return step(e, Episode::TurnRefused{prompt.error()});
+  // A task that does not fit is an error; behind a summary it is the episode that has no room.
+  const Status status = !open.summary.empty() && static_cast<int>(prompt->size()) >= settings_.engine.max_tokens
+                            ? Status::exhausted("no room for the summary")
+                            : engine_.add(e.key().episode, *prompt, turn_request(e));
   if (!status) return step(e, Episode::TurnRefused{status});
   step(e, Episode::TurnOpened{.tokens = std::move(*prompt)});
 }

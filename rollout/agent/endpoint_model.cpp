@@ -21,6 +21,15 @@ bool is_passing(int status) {
   return status == 408 || status == 409 || status == 425 || status == 429 || status >= 500;
 }
 
+// The words of an answer, or its calls where it has none beside them: what summary_in() is of a server's answer.
+std::string summary_of(const ChatAnswer& answer) {
+  if (const auto words = trim(answer.content); !words.empty()) return std::string(words);
+  std::vector<std::string> calls;
+  for (const ChatCall& call : answer.calls)
+    calls.push_back(fmt::format(R"({{"name": {}, "arguments": {}}})", dump_json(Json(call.name)), call.arguments));
+  return join(calls, "\n");
+}
+
 }  // namespace
 
 EndpointModel::EndpointModel(EndpointSettings settings, const Clock& clock)
@@ -86,7 +95,7 @@ Status EndpointModel::compact(AgentTurn& turn, const TurnListener& listener, con
     listener.trouble(fmt::format("the conversation has {} tokens: it is summed up", tokens_.value_or(0)));
   messages_.push_back({{"role", "user"}, {"content", settings_.compaction.request}});
   const ChatAnswer answer = TRY(next_answer({.text = {}, .trouble = listener.trouble}, stop));
-  turn.summary = std::string(trim(answer.content));
+  turn.summary = summary_of(answer);
   turn.use = answer.use;
   if (answer.finish_reason == "length") turn.cut_by = "the server's or its own limit of tokens, in a summary";
   if (turn.cut_by.empty() && turn.summary.empty()) turn.cut_by = "a summary without a word";

@@ -167,9 +167,10 @@ Status Engine::rewind(SequenceId id, int length) {
         fmt::format("place {} is not of the last turn, tokens {} to {}", length, s.turn_start, s.tokens.size()));
   }
   s.tokens.resize(static_cast<size_t>(length));
-  s.computed = std::min(s.computed, length);
+  // The row of the last token is computed with what comes next, even where no other token comes with it.
+  s.computed = std::min(s.computed, length - 1);
   // Whole pages may be others', too: what comes now must not be written to them.
-  if (const int whole = length / kernels::kPageTokens; whole < s.remembered) {
+  if (const int whole = (length - 1) / kernels::kPageTokens; whole < s.remembered) {
     cache_.shrink(s.pages, static_cast<size_t>(whole));
     s.remembered = whole;
     s.computed = std::min(s.computed, whole * kernels::kPageTokens);

@@ -316,6 +316,37 @@ TEST_F(Agent, a_conversation_that_outgrows_its_profile_is_summed_up_by_the_serve
   }));
 }
 
+// As with our own engine: a model that was trained to call may answer with a call.
+TEST_F(Agent, a_summary_of_calls_alone_is_those_calls_and_they_are_not_run) {
+  ScriptedServer server;
+  const auto say = [&](const std::string& words, const std::vector<Json>& calls, int tokens) {
+    Json message = {{"role", "assistant"}, {"content", words}};
+    if (!calls.empty()) message["tool_calls"] = calls;
+    server.answer({200,
+                   {{"Content-Type", "application/json"}},
+                   dump_json({{"model", "scripted"},
+                              {"choices", {{{"message", message}, {"finish_reason", "stop"}}}},
+                              {"usage", {{"prompt_tokens", tokens}, {"completion_tokens", 5}}}})});
+  };
+  say("I look.", {ScriptedServer::call("c1", "read_file", {{"target_file", "app.ini"}})}, 700);
+  say("", {ScriptedServer::call("c2", "write", {{"file_path", "no"}})}, 900);
+  say("Done.", {}, 150);
+  const fs::path profile = root() / "called.yaml";
+  ASSERT_TRUE(write_file(
+      profile, "version: 1\ntools: [read_file, write]\ncompaction: {at: 600, request: Sum up., heading: 'So far:'}\n"));
+  ASSERT_EQ(run(with(server, {"--profile", profile.string(), "--yes"})), 0) << text(output());
+  const auto requests = server.requests();
+  ASSERT_EQ(requests.size(), 3u);
+  const auto task = requests[0]["messages"].back()["content"].get<std::string>();
+  const auto next = requests[2]["messages"].back()["content"].get<std::string>();
+  ASSERT_TRUE(next.starts_with(task + "\n\nSo far:\n")) << next;
+  const auto call = parse_json(next.substr(task.size() + 10));
+  ASSERT_TRUE(call) << next;
+  EXPECT_EQ((*call)["name"], "write");
+  EXPECT_EQ((*call)["arguments"]["file_path"], "no");
+  EXPECT_FALSE(fs::exists(folder() / "no"));
+}
+
 TEST_F(Agent, where_a_change_is_the_end_no_further_turn_is_asked_for) {
   ScriptedServer server;
   server.stream("I look.", {ScriptedServer::call("c1", "read_file", {{"target_file", "app.ini"}})});

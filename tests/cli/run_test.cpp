@@ -153,6 +153,20 @@ TEST_F(RunTest, conversations_that_are_summed_up_train_as_one_episode_with_any_n
   EXPECT_NE(text(output()).find("at most 464 would do"), std::string::npos) << text(output());
 }
 
+TEST_F(RunTest, conversations_without_room_for_their_summary_are_truncated_and_are_no_failures) {
+  std::string heading;
+  for (int i = 0; i < 600; ++i) heading += "DOBA ";
+  const fs::path profile = root() / "long_heading.yaml";
+  ASSERT_TRUE(write_file(profile, fmt::format("version: 1\ncompaction: {{at: 45, heading: \"{}\"}}\n", heading)));
+  const fs::path run_dir = root() / "no-room";
+  ASSERT_EQ(run({"run.steps=4", "tasks.heldout=0", fmt::format("env.profile={}", profile.string())}, run_dir), 0)
+      << text(output());
+  const Json summary = json(run_dir / "summary.json");
+  EXPECT_EQ(summary["outcomes"]["infra_error"], 0);
+  EXPECT_GT(summary["outcomes"]["truncated"].get<int>(), 0);
+  EXPECT_EQ(summary["compactions"], 0) << "nothing goes on from them";
+}
+
 TEST_F(RunTest, a_deterministic_run_that_was_interrupted_ends_with_the_same_weights_as_one_that_was_not) {
   const Arguments settings = {"run.steps=40", "tasks.heldout=0", "run.deterministic=true",
                               "trainer.checkpoint_every=2"};

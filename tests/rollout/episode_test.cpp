@@ -213,6 +213,7 @@ TEST_F(EpisodeTest, a_summary_that_is_cut_or_empty_and_one_that_finds_no_room_tr
   step(Episode::TurnEnded{{.text = "long"}, false});
   EXPECT_EQ(step(Episode::TurnRefused{Status::exhausted("full")}).back(), "score 3 ''");
   EXPECT_TRUE(episode_->trajectory().later_segments.empty()) << "no segment is empty";
+  EXPECT_EQ(episode_->compactions(), 0u);
 }
 
 TEST_F(EpisodeTest, one_that_is_being_summed_up_goes_on_with_its_summary_elsewhere) {

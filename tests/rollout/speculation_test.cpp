@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/random.h"
+#include "kernels/attention.h"
 #include "rollout/engine/draft_model.h"
 #include "tests/model/constraint_parts.h"
 #include "tests/model/late_executor.h"
@@ -247,6 +248,31 @@ TEST(Speculation, a_sequence_goes_back_to_a_place_of_its_last_turn_and_says_what
     engine.release(2);
     engine.release(1);
     ASSERT_TRUE(engine.add(1, prompt, turn));
+    run(engine);
+  }
+}
+
+// As where all that the small model guessed of it was right, and had not been tried.
+TEST(Speculation, a_sequence_that_goes_back_and_gets_no_token_more_computes_no_prompt_again) {
+  const auto weights = tiny_weights(2);
+  Random random(5);
+  const TurnRequest turn{.max_new_tokens = 90, .seed = 3};
+  auto engine = engine_of(weights, {.slots = 2, .max_tokens = 512}, Speculation::kOff);
+  auto whole = random_tokens(random, 300);
+  ASSERT_TRUE(engine.add(1, whole, turn));
+  const auto first = tokens_of(run(engine).at(1));
+  whole.insert(whole.end(), first.begin(), first.end());
+  for (const int length : {389, 384, 383, 320, 301, 300}) {
+    ASSERT_TRUE(engine.rewind(1, length)) << length;
+    const uint64_t before = engine.counters().prompt_tokens;
+    ASSERT_TRUE(engine.extend(1, {}, turn));
+    const auto again = run(engine).at(1);
+    EXPECT_LE(engine.counters().prompt_tokens - before, static_cast<uint64_t>(kernels::kPageTokens)) << length;
+    auto fresh = engine_of(weights, {.slots = 2, .max_tokens = 512}, Speculation::kOff);
+    ASSERT_TRUE(fresh.add(1, {whole.begin(), whole.begin() + length}, turn));
+    EXPECT_EQ(again, run(fresh).at(1)) << length;
+    engine.release(1);
+    ASSERT_TRUE(engine.add(1, {whole.begin(), whole.begin() + 300}, turn));
     run(engine);
   }
 }
