@@ -281,19 +281,10 @@ TEST_F(Agent, what_an_agent_leaves_that_does_not_come_to_its_end_is_written_for_
 
 TEST_F(Agent, a_conversation_that_outgrows_its_profile_is_summed_up_by_the_server_and_begins_anew) {
   ScriptedServer server;
-  const auto say = [&](const std::string& words, const std::vector<Json>& calls, int tokens) {
-    Json message = {{"role", "assistant"}, {"content", words}};
-    if (!calls.empty()) message["tool_calls"] = calls;
-    server.answer({200,
-                   {{"Content-Type", "application/json"}},
-                   dump_json({{"model", "scripted"},
-                              {"choices", {{{"message", message}, {"finish_reason", "stop"}}}},
-                              {"usage", {{"prompt_tokens", tokens}, {"completion_tokens", 5}}}})});
-  };
-  say("I look.", {ScriptedServer::call("c1", "read_file", {{"target_file", "app.ini"}})}, 700);
-  say("The limit is 20; it must be 40.", {}, 900);
-  say("I change it.", {edit("c2", "app.ini", "cache_limit = 20", "cache_limit = 40")}, 100);
-  say("Done.", {}, 150);
+  server.whole("I look.", {ScriptedServer::call("c1", "read_file", {{"target_file", "app.ini"}})}, 700);
+  server.whole("The limit is 20; it must be 40.", {}, 900);
+  server.whole("I change it.", {edit("c2", "app.ini", "cache_limit = 20", "cache_limit = 40")}, 100);
+  server.whole("Done.", {}, 150);
   const fs::path profile = root() / "long.yaml", transcript = root() / "summed.json";
   ASSERT_TRUE(write_file(profile,
                          "version: 1\ntools: [read_file, search_replace]\n"
@@ -319,18 +310,9 @@ TEST_F(Agent, a_conversation_that_outgrows_its_profile_is_summed_up_by_the_serve
 // As with our own engine: a model that was trained to call may answer with a call.
 TEST_F(Agent, a_summary_of_calls_alone_is_those_calls_and_they_are_not_run) {
   ScriptedServer server;
-  const auto say = [&](const std::string& words, const std::vector<Json>& calls, int tokens) {
-    Json message = {{"role", "assistant"}, {"content", words}};
-    if (!calls.empty()) message["tool_calls"] = calls;
-    server.answer({200,
-                   {{"Content-Type", "application/json"}},
-                   dump_json({{"model", "scripted"},
-                              {"choices", {{{"message", message}, {"finish_reason", "stop"}}}},
-                              {"usage", {{"prompt_tokens", tokens}, {"completion_tokens", 5}}}})});
-  };
-  say("I look.", {ScriptedServer::call("c1", "read_file", {{"target_file", "app.ini"}})}, 700);
-  say("", {ScriptedServer::call("c2", "write", {{"file_path", "no"}})}, 900);
-  say("Done.", {}, 150);
+  server.whole("I look.", {ScriptedServer::call("c1", "read_file", {{"target_file", "app.ini"}})}, 700);
+  server.whole("", {ScriptedServer::call("c2", "write", {{"file_path", "no"}})}, 900);
+  server.whole("Done.", {}, 150);
   const fs::path profile = root() / "called.yaml";
   ASSERT_TRUE(write_file(
       profile, "version: 1\ntools: [read_file, write]\ncompaction: {at: 600, request: Sum up., heading: 'So far:'}\n"));

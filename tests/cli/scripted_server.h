@@ -45,13 +45,13 @@ class ScriptedServer {
   void stream(const std::string& text, const std::vector<Json>& calls = {}) { answer(streamed(text, calls, true)); }
   // The same, but broken off before its end.
   void stream_cut(const std::string& text) { answer(streamed(text, {}, false)); }
-  // A message as one JSON object.
-  void whole(const std::string& text, const std::vector<Json>& calls = {}) {
+  // A message as one JSON object, behind a prompt of so many tokens.
+  void whole(const std::string& text, const std::vector<Json>& calls = {}, int prompt_tokens = 11) {
     Json message = {{"role", "assistant"}, {"content", text}};
     if (!calls.empty()) message["tool_calls"] = calls;
     const Json body = {{"model", "scripted"},
                        {"choices", {{{"message", message}, {"finish_reason", calls.empty() ? "stop" : "tool_calls"}}}},
-                       {"usage", {{"prompt_tokens", 11}, {"completion_tokens", 5}}}};
+                       {"usage", {{"prompt_tokens", prompt_tokens}, {"completion_tokens", 5}}}};
     answer({200, {{"Content-Type", "application/json"}}, dump_json(body)});
   }
   static Json call(const std::string& id, const std::string& name, const Json& arguments) {
