@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 #include "base/text.h"
 #include "envs/tasks/task.h"
@@ -27,6 +28,46 @@ Result<rollout::CountsByKind> recorded_counts(const fs::path& run_dir) {
     return fail(Status::corrupt(path.string() + " is not what was written: " + error.what()));
   }
   return counts;
+}
+
+// Where the trainer makes the advantages, rewards go to it.
+AdvantageKind advantage_of_groups(const trainer::Algorithm& algorithm) {
+  return trainer::is_of_whole_batch(algorithm) ? AdvantageKind::kReturns : algorithm.advantage;
+}
+
+void set_advantages(const trainer::Algorithm& algorithm, rollout::RunPlan& plan) {
+  plan.advantage = advantage_of_groups(algorithm);
+  for (const trainer::Algorithm& part : algorithm.parts) {
+    for (const std::string& kind : part.kinds) {
+      plan.advantages[kind] = {
+          .advantage = advantage_of_groups(part), .std_epsilon = part.std_epsilon, .pass_k = part.pass_k};
+    }
+  }
+}
+
+// Whether the kinds that have an algorithm are kinds of this run.
+Status check_kinds(const rollout::RunPlan& plan) {
+  const std::vector<std::string_view> known(plan.kinds.begin(), plan.kinds.end());
+  for (const auto& [kind, rule] : plan.advantages) {
+    if (std::ranges::find(known, kind) == known.end()) {
+      return Status::invalid(
+          fmt::format("algorithm.kinds: the run has no tasks of kind \"{}\"{}", kind, did_you_mean(kind, known)));
+    }
+  }
+  return {};
+}
+
+// What a run cannot do of an algorithm, its own or that of some kinds.
+Status check_algorithm(const trainer::Algorithm& algorithm) {
+  if (trainer::is_against_sampler(algorithm) && algorithm.correction.kind != trainer::Correction::Kind::kNone) {
+    return Status::invalid(
+        "algorithm.correction.kind: the ratio of dppo is taken against the sampler already; leave it at none");
+  }
+  if (algorithm.advantage == AdvantageKind::kDistill && algorithm.teacher.path.empty()) {
+    return Status::invalid("algorithm.advantage: distill needs a model that teaches")
+        .hint("algorithm.teacher.path names a directory, or a step of a run: RUN@last");
+  }
+  return {};
 }
 
 }  // namespace
@@ -55,10 +96,12 @@ Result<rollout::RunPlan> plan_of(const RunConfig& c, const fs::path& run_dir) {
                         .pass_k = c.algorithm.pass_k,
                         .steal_from = c.rollout.steal_from};
   // Where the trainer makes the advantages, rewards go to it.
-  if (const auto algorithm = algorithm_of(c))
-    plan.advantage = trainer::is_of_whole_batch(*algorithm) ? AdvantageKind::kReturns : algorithm->advantage;
+  if (const auto algorithm = algorithm_of(c)) set_advantages(*algorithm, plan);
   plan.all_groups = !c.algorithm.teacher.path.empty();
-  if (c.tasks.path.empty()) return plan;
+  if (c.tasks.path.empty()) {
+    TRY(check_kinds(plan));
+    return plan;
+  }
   plan.counts = TRY(recorded_counts(run_dir));
   plan.kinds.clear();
   int heldout = 0;
@@ -67,6 +110,7 @@ Result<rollout::RunPlan> plan_of(const RunConfig& c, const fs::path& run_dir) {
     heldout += static_cast<int>(count.heldout);
   }
   plan.heldout_tasks = std::min(plan.heldout_tasks, heldout);
+  TRY(check_kinds(plan));
   return plan;
 }
 
@@ -104,14 +148,7 @@ std::vector<std::string> alarms_off_of(const RunConfig& c) {
 
 Result<trainer::Algorithm> algorithm_of(const RunConfig& c) {
   auto algorithm = TRY(trainer::algorithm_of(c.algorithm));
-  if (trainer::is_against_sampler(algorithm) && algorithm.correction.kind != trainer::Correction::Kind::kNone) {
-    return fail(Status::invalid(
-        "algorithm.correction.kind: the ratio of dppo is taken against the sampler already; leave it at none"));
-  }
-  if (algorithm.advantage == AdvantageKind::kDistill && algorithm.teacher.path.empty()) {
-    return fail(Status::invalid("algorithm.advantage: distill needs a model that teaches")
-                    .hint("algorithm.teacher.path names a directory, or a step of a run: RUN@last"));
-  }
+  for (size_t part = 0; part <= algorithm.parts.size(); ++part) TRY(check_algorithm(trainer::part_of(algorithm, part)));
   return algorithm;
 }
 

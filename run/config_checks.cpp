@@ -225,14 +225,22 @@ Status check(const RunConfig& c) {
   must(check_lent(c));
   const auto algorithm = algorithm_of(c);
   if (!algorithm) must(algorithm.error());
-  const bool of_subsets = algorithm && algorithm->advantage == AdvantageKind::kPassAtK;
-  refuse(of_subsets && c.algorithm.pass_k >= c.trainer.group_size, [&] {
-    return fmt::format(
-        "algorithm.pass_at_k.k is {}, and a group has trainer.group_size = {} episodes: it must be smaller, or all "
-        "subsets are the same",
-        c.algorithm.pass_k, c.trainer.group_size);
-  });
-  refuse(c.trainer.group_size == 1 && algorithm && algorithm->advantage != AdvantageKind::kDistill, [] {
+  // Kinds of a set are known when the run begins.
+  if (algorithm && !algorithm->parts.empty() && c.tasks.path.empty()) {
+    if (const auto plan = plan_of(c, {}); !plan) must(plan.error());
+  }
+  for (size_t i = 0; algorithm && i <= algorithm->parts.size(); ++i) {
+    const trainer::Algorithm& part = trainer::part_of(*algorithm, i);
+    const bool of_subsets = part.advantage == AdvantageKind::kPassAtK;
+    refuse(of_subsets && part.pass_k >= c.trainer.group_size, [&] {
+      return fmt::format(
+          "algorithm.pass_at_k.k is {}, and a group has trainer.group_size = {} episodes: it must be smaller, or all "
+          "subsets are the same",
+          part.pass_k, c.trainer.group_size);
+    });
+  }
+  const auto compares = [](const trainer::Algorithm& part) { return part.advantage != AdvantageKind::kDistill; };
+  refuse(c.trainer.group_size == 1 && algorithm && trainer::any_part(*algorithm, compares), [] {
     return std::string(
         "trainer.group_size is 1, and an episode is compared with others of its group: make it 2 or more, or let a "
         "teacher say what is better (algorithm.advantage: distill)");

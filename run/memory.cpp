@@ -22,8 +22,9 @@ Result<Json> memory_of(const RunConfig& config, const model::ModelConfig& model)
   using Kind = kernels::Device::Kind;
   const Kind kind = TRY(devices_of(config)).trainer.kind;
   const bool on_device = kind == Kind::kCuda || kind == Kind::kEmulated;
-  const auto learner = TRY(trainer::Learner::memory_of(model, format, optimizer, trainer::needs_reference(algorithm),
-                                                       config.trainer.ranks, teacher ? &*teacher : nullptr, on_device));
+  const auto learner =
+      TRY(trainer::Learner::memory_of(model, format, optimizer, trainer::any_part(algorithm, trainer::needs_reference),
+                                      config.trainer.ranks, teacher ? &*teacher : nullptr, on_device));
   const auto rollout = TRY(model::Weights::memory_of(model, false, format));
   const rollout::EngineSettings engine{.slots = config.rollout.slots, .max_tokens = config.rollout.max_tokens};
   const auto pass_of = [&](const model::ModelConfig& passed) -> Result<size_t> {

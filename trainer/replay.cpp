@@ -39,7 +39,7 @@ Result<Replay> Replay::open(const ReplaySettings& settings, uint64_t version) {
 Result<Replay::Step> Replay::next(const Batch& batch) {
   if (batch.step != version() + 1)
     return fail(Status::internal(fmt::format("step {} does not follow version {}", batch.step, version())));
-  Loaded loaded = load(store_, batch);
+  Loaded loaded = load(store_, batch, settings_.algorithm);
   Step step{.step = batch.step, .episodes = loaded.samples.size(), .metrics = {}, .missing = std::move(loaded.missing)};
   if (loaded.samples.empty())
     learner_.skip();

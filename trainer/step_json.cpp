@@ -41,6 +41,7 @@ Json to_json(const StepMetrics& m) {
                {"max_abs_logprob_diff", m.max_abs_logprob_diff},
                {"compared_tokens", m.compared_tokens}};
   if (!m.of_loss.empty()) json["loss_metrics"] = m.of_loss;
+  if (!m.parts.empty()) json["algorithms"] = m.parts;
   if (m.updates.empty()) return json;
   json["updates"] = list_of(m.updates);
   json["stopped_by_kl"] = !m.updates.back().taken;

@@ -28,7 +28,7 @@ Stored store_all(TrajectoryStore& store, const Received& received) {
   return stored;
 }
 
-Loaded load(const TrajectoryStore& store, const Batch& batch) {
+Loaded load(const TrajectoryStore& store, const Batch& batch, const Algorithm& algorithm) {
   Loaded loaded{.step = batch.step, .samples = {}, .missing = {}};
   for (const auto& entry : batch.entries) {
     auto trajectory = store.read(entry.key);
@@ -44,6 +44,7 @@ Loaded load(const TrajectoryStore& store, const Batch& batch) {
                               .advantage = entry.advantage,
                               .group = trajectory->group,
                               .turn_rewards = entry.turn_rewards,
+                              .part = static_cast<uint32_t>(part_for(algorithm, entry.kind)),
                               .later_segments = std::move(trajectory->later_segments)});
   }
   return loaded;

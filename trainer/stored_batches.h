@@ -36,7 +36,8 @@ struct Stored {
 // With one wait for the disk. Those that are there already were sent again: their sender has not heard of it.
 Stored store_all(rollout::TrajectoryStore& store, const Received& received);
 
-// Trajectories that cannot be read are logged and counted as missing.
-Loaded load(const rollout::TrajectoryStore& store, const Batch& batch);
+// Each sample with the part of the algorithm that its kind of task has. Trajectories that cannot be read are logged and
+// counted as missing.
+Loaded load(const rollout::TrajectoryStore& store, const Batch& batch, const Algorithm& algorithm);
 
 }  // namespace tandem::trainer

@@ -52,6 +52,7 @@ struct SampleHead {
   uint64_t group = 0, has_group = 0;
   uint64_t turns = 0;  // of turn_rewards
   uint64_t later_segments = 0;
+  uint64_t part = 0;
 };
 
 }  // namespace
@@ -87,7 +88,8 @@ std::vector<std::byte> pack(std::span<const Sample> samples) {
                           .group = sample.group.value_or(0),
                           .has_group = sample.group.has_value(),
                           .turns = sample.turn_rewards.size(),
-                          .later_segments = sample.later_segments.size()};
+                          .later_segments = sample.later_segments.size(),
+                          .part = sample.part};
     put(bytes, std::span(&head, 1));
     put(bytes, std::span<const int32_t>(sample.tokens));
     put(bytes, std::span<const uint8_t>(sample.trained));
@@ -107,7 +109,7 @@ Result<std::vector<Sample>> unpack(std::span<const std::byte> bytes) {
     if (!reader.get(std::span(&head, 1)) || head.tokens > reader.left() || head.sampled > reader.left() ||
         head.turns > reader.left() || head.later_segments > reader.left())
       return fail(Status::corrupt("a sample of another rank is cut short"));
-    Sample sample{.advantage = head.advantage};
+    Sample sample{.advantage = head.advantage, .part = static_cast<uint32_t>(head.part)};
     if (head.has_group != 0) sample.group = head.group;
     sample.tokens.resize(head.tokens);
     sample.trained.resize(head.tokens);

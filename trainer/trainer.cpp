@@ -104,7 +104,8 @@ class Trainer {
     Batch batch{.step = body.getTrain().getStep(), .entries = {}};
     for (const auto entry : body.getTrain().getEntries()) {
       auto& added = batch.entries.emplace_back();
-      added = {{entry.getEpisode(), entry.getAttempt()}, entry.getGroup(), entry.getAdvantage()};
+      added = {
+          {entry.getEpisode(), entry.getAttempt()}, entry.getGroup(), entry.getAdvantage(), {}, entry.getKind().cStr()};
       for (const double reward : entry.getTurnRewards()) added.turn_rewards.push_back(reward);
     }
     apply(WorkOrder::Ordered{std::move(batch)});
@@ -196,7 +197,7 @@ class Trainer {
   // The storage thread reads the batch, the compute thread trains it.
   void load_and_train(const Batch& batch) {
     storage_.submit([this, batch]() -> WorkQueue::Completion {
-      const auto loaded = std::make_shared<Loaded>(load(store_, batch));
+      const auto loaded = std::make_shared<Loaded>(load(store_, batch, settings_.algorithm));
       return [this, loaded] { train(loaded); };
     });
   }

@@ -155,6 +155,7 @@ struct BatchEntry {
   group @2 :UInt64;
   advantage @3 :Float64;
   turnRewards @4 :List(Float64);       # one for each message of the model, or none
+  kind @5 :Text;                       # of the task, where the run has several algorithms
 }
 
 struct TrainBatch {

@@ -37,6 +37,7 @@ struct BatchEntry {
   double advantage = 0;
   // Of the learned reward above, where the trainer makes advantages of tokens: what each message of the model has.
   std::vector<double> turn_rewards = {};
+  std::string kind = {};  // of the task, where some kinds have advantages of their own; else empty
 };
 struct TrainBatch {
   uint64_t step = 0;

@@ -98,6 +98,7 @@ void write_batch(const TrainBatch& batch, wire::TrainBatch::Builder out) {
     entries[i].setAttempt(batch.entries[i].key.attempt);
     entries[i].setGroup(batch.entries[i].group);
     entries[i].setAdvantage(batch.entries[i].advantage);
+    if (!batch.entries[i].kind.empty()) entries[i].setKind(batch.entries[i].kind);
     const auto& rewards = batch.entries[i].turn_rewards;
     auto turns = entries[i].initTurnRewards(static_cast<unsigned>(rewards.size()));
     for (unsigned t = 0; t < turns.size(); ++t) turns.set(t, rewards[t]);

@@ -211,9 +211,10 @@ void Ledger::form_batch(std::span<const uint64_t> chosen) {
   for (size_t g = 0; g < members.size(); ++g) {
     const bool signal = std::any_of(rewards[g].begin(), rewards[g].end(), [&](double r) { return r != rewards[g][0]; });
     summary.with_signal += signal;
-    auto advantages = group_advantages(rewards[g], plan_.advantage, plan_.std_epsilon, plan_.pass_k);
+    const AdvantageRule rule = members[g].empty() ? AdvantageRule{} : advantage_of(plan_, members[g].front()->kind);
+    auto advantages = group_advantages(rewards[g], rule.advantage, rule.std_epsilon, rule.pass_k);
     // Advantages of tokens have other baselines: equal rewards of a group are no lack of a signal.
-    const bool is_silent = !signal && !is_of_tokens(plan_.advantage);
+    const bool is_silent = !signal && !is_of_tokens(rule.advantage);
     if (is_silent) std::ranges::fill(advantages, 0);
     for (size_t i = 0; i < members[g].size(); ++i) {
       EpisodeRecord& episode = *members[g][i];
@@ -225,8 +226,9 @@ void Ledger::form_batch(std::span<const uint64_t> chosen) {
       episode.advantage = advantages[i];
       episode.step = batch.step;
       BatchEntry entry{{episode.episode, episode.attempt}, episode.group, advantages[i]};
+      if (!plan_.advantages.empty()) entry.kind = episode.kind;
       // Shuffled rewards are others': they have no turns.
-      if (is_of_tokens(plan_.advantage) && plan_.reward.turns != 0 && !plan_.shuffle_rewards) {
+      if (is_of_tokens(rule.advantage) && plan_.reward.turns != 0 && !plan_.shuffle_rewards) {
         for (const double turn : episode.commit->turn_rewards) entry.turn_rewards.push_back(plan_.reward.turns * turn);
       }
       batch.entries.push_back(std::move(entry));

@@ -58,6 +58,12 @@ Result<OnLag> on_lag_named(std::string_view name) {
   return fail(Status::invalid(fmt::format("\"{}\" is not one of wait, drop", name)));
 }
 
+AdvantageRule advantage_of(const RunPlan& plan, const std::string& kind) {
+  const auto found = plan.advantages.find(kind);
+  if (found != plan.advantages.end()) return found->second;
+  return {.advantage = plan.advantage, .std_epsilon = plan.std_epsilon, .pass_k = plan.pass_k};
+}
+
 Status check(const RunPlan& plan) {
   TRY(within("steps", plan.steps, 0, kMostSteps));
   TRY(within("groups_per_step", plan.groups_per_step, 1, 100'000));
@@ -102,6 +108,10 @@ Json to_json(const RunPlan& plan) {
                {"steal_from", plan.steal_from}};
   if (plan.compare) json["compare"] = true;
   if (plan.advantage == AdvantageKind::kPassAtK) json["pass_k"] = plan.pass_k;
+  for (const auto& [kind, rule] : plan.advantages) {
+    json["advantages"][kind] = {
+        {"advantage", to_string(rule.advantage)}, {"std_epsilon", rule.std_epsilon}, {"pass_k", rule.pass_k}};
+  }
   if (plan.all_groups) json["all_groups"] = true;
   if (plan.heldout_every > 0) json["heldout_every"] = plan.heldout_every;
   return json;
@@ -136,6 +146,13 @@ Result<RunPlan> plan_from_json(const Json& json) {
                  .steal_from = json.at("steal_from").get<int>()};
     for (const auto& [kind, count] : json.at("counts").items())
       plan.counts[kind] = {.train = count.at("train").get<uint64_t>(), .heldout = count.at("heldout").get<uint64_t>()};
+    if (json.contains("advantages")) {
+      for (const auto& [kind, rule] : json.at("advantages").items()) {
+        plan.advantages[kind] = {.advantage = TRY(advantage_kind(rule.at("advantage").get<std::string>())),
+                                 .std_epsilon = rule.at("std_epsilon").get<double>(),
+                                 .pass_k = rule.at("pass_k").get<int>()};
+      }
+    }
     TRY(check(plan));
     return plan;
   } catch (const Json::exception& error) {

@@ -34,6 +34,14 @@ enum class OnLag : uint8_t {
 std::string_view to_string(OnLag on_lag);
 Result<OnLag> on_lag_named(std::string_view name);
 
+// How the rewards of a group become advantages.
+struct AdvantageRule {
+  AdvantageKind advantage = AdvantageKind::kDrGrpo;
+  double std_epsilon = 1e-6;
+  int pass_k = 4;  // samples of a subset, of AdvantageKind::kPassAtK
+  friend bool operator==(const AdvantageRule&, const AdvantageRule&) = default;
+};
+
 inline constexpr int kMostSteps = 10'000'000;
 
 // A function of the config that the run began with.
@@ -58,11 +66,15 @@ struct RunPlan {
   int max_attempts = 4;
   AdvantageKind advantage = AdvantageKind::kDrGrpo;
   double std_epsilon = 1e-6;
-  int pass_k = 4;           // samples of a subset, of AdvantageKind::kPassAtK
+  int pass_k = 4;                                        // samples of a subset, of AdvantageKind::kPassAtK
+  std::map<std::string, AdvantageRule> advantages = {};  // of kinds that have their own
   bool all_groups = false;  // groups of equal rewards are trained, too: a teacher says what is better
   int steal_from = 8;       // a dry worker takes from one that holds at least so many more, and two; 0: never
   friend bool operator==(const RunPlan&, const RunPlan&) = default;
 };
+
+// Of groups of this kind of task.
+AdvantageRule advantage_of(const RunPlan& plan, const std::string& kind);
 
 // kInvalid where numbers are outside their ranges or there is nothing to train on.
 Status check(const RunPlan& plan);

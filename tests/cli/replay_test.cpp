@@ -121,6 +121,33 @@ TEST_F(Replay, of_credit_by_turns_has_the_bits_of_the_run) {
   }
 }
 
+TEST_F(Replay, of_kinds_with_algorithms_of_their_own_has_the_bits_of_the_run) {
+  const fs::path path = root() / "kinds";
+  const Arguments more = {"run.steps=2", "tasks.heldout=0", "trainer.groups_per_step=4",
+                          R"(tasks.kinds=["echo","lookup","set"])",
+                          R"(algorithm.kinds=["lookup=reinforce++ gamma=0.95","set,echo=gspo weight=2"])"};
+  ASSERT_EQ(run(more, path), 0) << text(output());
+  ASSERT_EQ(replay(path, {"--step", "2", "--json"}), 0) << text(output());
+  EXPECT_EQ(answer()["weights_equal"], true);
+  std::set<std::string> seen;
+  std::istringstream lines(text(path / "metrics.jsonl"));
+  for (std::string line; std::getline(lines, line);) {
+    const Json step = *parse_json(line);
+    EXPECT_EQ(step.at("max_abs_logprob_diff"), 0) << line;
+    if (!step.contains("algorithms")) continue;  // no group had a signal
+    for (const auto& [name, means] : step.at("algorithms").items()) {
+      seen.insert(name);
+      EXPECT_GT(means.at("samples").get<double>(), 0) << line;
+    }
+  }
+  // Those of lookup have rewards and no baseline of their group, so they are trained whatever they say.
+  EXPECT_TRUE(seen.contains("lookup"));
+  EXPECT_FALSE(seen.contains("others"));
+  EXPECT_EQ(run({R"(algorithm.kinds=["lokup=gspo"])", R"(tasks.kinds=["echo","lookup"])"}, root() / "refused-kind"), 2);
+  EXPECT_NE(text(output()).find("no tasks of kind \"lokup\"; did you mean \"lookup\"?"), std::string::npos)
+      << text(output());
+}
+
 // The coordinator makes these advantages: each is that of all pairs of its group, where a pair has its better reward.
 TEST_F(Replay, shows_the_advantages_of_the_best_of_two_attempts) {
   const fs::path path = root() / "best-of-two";

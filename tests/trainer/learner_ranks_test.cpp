@@ -12,6 +12,7 @@
 #include "tests/collectives/processes.h"
 #include "tests/model/emulated.h"
 #include "trainer/learn/algorithm_config.h"
+#include "trainer/learn/algorithm_parts.h"
 #include "trainer/learn/learner.h"
 
 namespace tandem::trainer {
@@ -181,6 +182,28 @@ TEST(LearnerRanks, what_a_teacher_says_is_what_it_says_to_one_rank) {
       };
       const std::string expected = on_ranks(1, settings, all)[0];
       for (const int count : {2, 8}) EXPECT_EQ(on_ranks(count, settings, all)[0], expected) << text;
+    }
+  }
+}
+
+TEST(LearnerRanks, kinds_with_algorithms_of_their_own_are_learned_as_by_one_rank) {
+  auto several = settings_for_ranks();
+  several.updates = {.epochs = 2, .minibatches = 3, .seed = 9};
+  for (const auto& settings : {settings_for_ranks(), several}) {
+    for (const char* line : {"b=gspo weight=2", "b=reinforce++", "b=ppo value.trunk=true"}) {
+      Algorithm algorithm = *algorithm_named("grpo");
+      ASSERT_TRUE(set_parts(std::vector<std::string>{line}, algorithm));
+      const auto all = [&](Learner& learner) -> std::string {
+        if (const Status ready = learner.prepare(algorithm); !ready) return ready.to_string();
+        auto samples = groups_for_ranks(13);
+        for (size_t i = 0; i < samples.size(); ++i) samples[i].part = i / 3 % 2;
+        const auto step = learner.reinforce(samples, algorithm, 0);
+        std::string numbers = numbers_of(step);
+        if (step) numbers += fmt::format("{} {} ", step->parts.at("b").at("loss"), step->parts.at("others").at("loss"));
+        return numbers + digest_of_weights(learner);
+      };
+      const std::string expected = on_ranks(1, settings, all)[0];
+      for (const int count : {2, 8}) EXPECT_EQ(on_ranks(count, settings, all)[0], expected) << line;
     }
   }
 }

@@ -18,6 +18,7 @@ std::vector<Sample> told_samples() {
            .advantage = -0.5,
            .group = 7,
            .turn_rewards = {0.5, -1},
+           .part = 3,
            .later_segments = {1}},
           {.tokens = {9}, .trained = {1}, .logprobs = {}, .versions = {}, .advantage = 2, .group = {}},
           {.tokens = {}, .trained = {}, .logprobs = {}, .versions = {}, .advantage = 0, .group = 0}};
@@ -34,6 +35,7 @@ void expect_told(const std::vector<Sample>& got) {
     EXPECT_EQ(got[i].advantage, expected[i].advantage);
     EXPECT_EQ(got[i].group, expected[i].group);
     EXPECT_EQ(got[i].turn_rewards, expected[i].turn_rewards);
+    EXPECT_EQ(got[i].part, expected[i].part);
     EXPECT_EQ(got[i].later_segments, expected[i].later_segments);
   }
 }

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/text.h"
 #include "trainer/learn/losses/policy_loss.h"
 
@@ -30,12 +32,29 @@ std::vector<std::string_view> algorithm_names() {
   return names;
 }
 
+const Algorithm& part_of(const Algorithm& algorithm, size_t part) {
+  return part == 0 || part > algorithm.parts.size() ? algorithm : algorithm.parts[part - 1];
+}
+
+size_t part_for(const Algorithm& algorithm, std::string_view kind) {
+  for (size_t i = 0; i < algorithm.parts.size(); ++i) {
+    if (std::ranges::find(algorithm.parts[i].kinds, kind) != algorithm.parts[i].kinds.end()) return i + 1;
+  }
+  return 0;
+}
+
+bool any_part(const Algorithm& algorithm, bool (*has)(const Algorithm&)) {
+  return has(algorithm) || std::ranges::any_of(algorithm.parts, has);
+}
+
 bool is_function(const Algorithm& algorithm) { return algorithm.policy->is_function; }
 bool is_against_sampler(const Algorithm& algorithm) { return algorithm.policy->against_sampler; }
 
 bool needs_reference(const Algorithm& algorithm) {
   return algorithm.kl.estimator != Kl::Estimator::kNone || algorithm.torch.reference;
 }
+
+bool needs_critic(const Algorithm& algorithm) { return algorithm.advantage == AdvantageKind::kGae; }
 
 bool is_of_whole_batch(const Algorithm& a) {
   return a.policy->is_function || a.policy->choose != nullptr || a.kl.in_reward || a.whiten_advantages ||

@@ -96,6 +96,10 @@ struct Algorithm {
   Critic critic;                                   // of kGae
   TorchLoss torch;                                 // of a function of the user's own
   std::map<std::string, double, std::less<>> own;  // numbers of this loss alone that are not their defaults
+  // What some kinds of task are learned by in place of this; a part has no parts.
+  std::vector<Algorithm> parts = {};
+  std::vector<std::string> kinds = {};  // of a part: whose tasks
+  double weight = 1;                    // of a part: of its loss beside those of the others
   friend bool operator==(const Algorithm&, const Algorithm&) = default;
 };
 
@@ -103,8 +107,17 @@ struct Algorithm {
 Result<Algorithm> algorithm_named(std::string_view name);
 std::vector<std::string_view> algorithm_names();
 
-// Whether a step needs the logprobs of the model that the run started from.
+// The algorithm of part number `part` of a run: 0 is the algorithm itself, and what it has no part for.
+const Algorithm& part_of(const Algorithm& algorithm, size_t part);
+// Whose part a kind of task is.
+size_t part_for(const Algorithm& algorithm, std::string_view kind);
+// Whether any part has what is asked for.
+bool any_part(const Algorithm& algorithm, bool (*has)(const Algorithm&));
+
+// Whether a step needs the logprobs of the model that the run started from. Of one part, as all below.
 bool needs_reference(const Algorithm& algorithm);
+// Whether it needs the values of a critic.
+bool needs_critic(const Algorithm& algorithm);
 // Whether the loss is a function of the user's own (loss_function.h).
 bool is_function(const Algorithm& algorithm);
 // Whether ratios are taken against the sampler, whatever else is given.

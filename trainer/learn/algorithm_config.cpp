@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "trainer/learn/algorithm_names.h"
+#include "trainer/learn/algorithm_parts.h"
 #include "trainer/learn/losses/policy_loss.h"
 
 namespace tandem::trainer {
@@ -170,7 +171,12 @@ Status set_members(const Schema& schema, const Json& object, const std::string& 
 
 }  // namespace
 
-void add_algorithm_fields(Schema& schema, AlgorithmConfig& config) { add_fields(schema, config, Keys::kOfRuns); }
+void add_algorithm_fields(Schema& schema, AlgorithmConfig& config) {
+  add_fields(schema, config, Keys::kOfRuns);
+  schema.add("algorithm.kinds", config.kinds,
+             "Kinds of task that are learned by an algorithm of their own: KIND[,KIND]=NAME [KEY=VALUE...] each, with "
+             "keys of this section, such as \"bug=gspo clip_high=0.0004\", and weight=NUMBER of its loss");
+}
 
 Result<Algorithm> algorithm_of(const AlgorithmConfig& c) {
   Algorithm a = TRY(algorithm_named(c.name));
@@ -211,6 +217,7 @@ Result<Algorithm> algorithm_of(const AlgorithmConfig& c) {
     if (given != c.own.end() && given->second && *given->second != key.preset) a.own[given->first] = *given->second;
   }
   TRY(read_torch(c, a));
+  TRY(set_parts(c.kinds, a));
   if (a.aggregation == Aggregation::kSumOverLength && !(a.aggregation_length > 0))
     return fail(Status::invalid("aggregation sum_over_length needs aggregation_length above 0"));
   return a;

@@ -44,6 +44,7 @@ struct AlgorithmConfig {
   std::vector<std::string> options;
   bool reference = false;
   double seconds = TorchLoss{}.seconds;
+  std::vector<std::string> kinds;  // a line for each of Algorithm::parts (algorithm_parts.h)
 };
 
 // The keys of a run, with limits that catch typing errors.

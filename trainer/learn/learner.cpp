@@ -158,9 +158,12 @@ Status Learner::copy_weights(std::unique_ptr<model::Weights>& copy) {
 Status Learner::keep_reference() { return copy_weights(reference_); }
 
 Status Learner::prepare(const Algorithm& algorithm) {
-  if (needs_reference(algorithm)) TRY(keep_reference());
-  if (algorithm.advantage == AdvantageKind::kGae)
-    critic_ = TRY(ValueHead::create(weights_->config().width, algorithm.critic.learning_rate));
+  if (any_part(algorithm, needs_reference)) TRY(keep_reference());
+  // One critic serves all parts, whose keys of it are the same.
+  for (size_t part = 0; part <= algorithm.parts.size() && !critic_; ++part) {
+    const Algorithm& of_part = part_of(algorithm, part);
+    if (needs_critic(of_part)) critic_ = TRY(ValueHead::create(weights_->config().width, of_part.critic.learning_rate));
+  }
   return {};
 }
 
@@ -319,17 +322,19 @@ void Learner::compare(const Sample& sample, const TokenLogprobs& at, uint64_t ve
 
 Result<StepMetrics> Learner::reinforce(std::span<const Sample> samples, const Algorithm& algorithm, uint64_t version) {
   if (settings_.updates.count() > 1) return reinforce_repeatedly(samples, algorithm, version);
-  if (is_of_whole_batch(algorithm)) return reinforce_whole(samples, algorithm, version);
+  if (any_part(algorithm, is_of_whole_batch)) return reinforce_whole(samples, algorithm, version);
   StepMetrics metrics;
+  const auto parts = parts_in(algorithm, samples);
   std::vector<int> lengths;
   for (const Sample& sample : samples) {
     lengths.push_back(static_cast<int>(std::count(sample.trained.begin(), sample.trained.end(), 1)));
   }
-  const auto weights = sequence_weights(lengths, algorithm);
+  const auto weights = sequence_weights(lengths, parts);
   const auto outcomes = TRY(accumulate(
       samples,
       [&](size_t index, const TokenLogprobs& at, std::vector<double>& gradients, Outcome& outcome) {
         const Sample& sample = samples[index];
+        const Algorithm& of_part = part_of(algorithm, sample.part);
         compare(sample, at, version, outcome);
         std::vector<double> sampled;
         for (size_t i = 1; i < sample.tokens.size(); ++i) {
@@ -337,28 +342,40 @@ Result<StepMetrics> Learner::reinforce(std::span<const Sample> samples, const Al
         }
         std::vector<double> advantages(sampled.size(), sample.advantage);
         for (size_t i = 0; i < at.teacher_logprobs.size(); ++i) {
-          advantages[i] += teacher_advantage(sampled[i], at.teacher_logprobs[i], algorithm.teacher);
+          advantages[i] += teacher_advantage(sampled[i], at.teacher_logprobs[i], of_part.teacher);
           outcome.taught.add(sampled[i], at.teacher_logprobs[i]);
         }
-        const bool corrects = algorithm.correction.kind != Correction::Kind::kNone;
+        const bool corrects = of_part.correction.kind != Correction::Kind::kNone;
         const CountedTokens tokens{.logprobs = at.logprobs,
                                    .old_logprobs = corrects ? std::span(at.logprobs) : std::span<const double>(),
                                    .rollout_logprobs = sampled,
                                    .ref_logprobs = at.ref_logprobs,
                                    .advantages = advantages};
-        outcome.loss = sequence_loss(tokens, weights[index], algorithm, gradients, outcome.counts);
+        outcome.loss = sequence_loss(tokens, weights[index], of_part, gradients, outcome.counts);
       },
       metrics, Asked::kTeacher));
-  LossCounts counts;
   TeacherCounts taught;
   for (const Outcome& outcome : outcomes) {
-    counts.add(outcome.counts);
     taught.add(outcome.taught);
     metrics.loss += outcome.loss;
   }
-  take_means(counts.metrics(algorithm, true), metrics);
+  means_of(parts, outcomes).write(algorithm, metrics);
   taught.write(metrics.of_loss);
   return finish(samples, version, std::move(metrics));
+}
+
+PartMetrics Learner::means_of(std::span<const Part> parts, std::span<const Outcome> outcomes) {
+  PartMetrics means;
+  for (const Part& part : parts) {
+    LossCounts counts;
+    double loss = 0;
+    for (const size_t row : part.rows) {
+      counts.add(outcomes[row].counts);
+      loss += outcomes[row].loss;
+    }
+    means.add(part, loss / part.scale, counts.metrics(*part.algorithm, true));
+  }
+  return means;
 }
 
 Result<StepMetrics> Learner::finish(std::span<const Sample> samples, uint64_t version, StepMetrics metrics) {

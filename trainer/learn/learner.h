@@ -28,6 +28,7 @@
 #include "trainer/learn/loss_function.h"
 #include "trainer/learn/low_rank.h"
 #include "trainer/learn/optimizer.h"
+#include "trainer/learn/parts.h"
 #include "trainer/learn/ranks.h"
 #include "trainer/learn/sequence_loss.h"
 #include "trainer/learn/slots.h"
@@ -46,6 +47,7 @@ struct Sample {
   std::optional<uint64_t> group;   // samples of one group follow each other; none: a group of its own
   // Of a reward the part that each turn has: on the last token of the turn, the rest on the last of all. Empty: none.
   std::vector<double> turn_rewards = {};
+  uint32_t part = 0;  // of the algorithm: which of its parts the sample is learned by
   // Where segments begin that see nothing of those before them, ascending; empty: there is one. The sample is one
   // sequence of the loss whatever their number. The last turn of a segment that another follows is a summary, which has
   // no turn reward of its own.
@@ -91,6 +93,8 @@ struct StepMetrics {
   int64_t compared_tokens = 0;
   std::map<std::string, double> of_loss;  // that this loss alone has: a critic's, or those of the user's own
   std::vector<UpdateMetrics> updates;     // of a step of several
+  // Where kinds of task have algorithms of their own: loss, samples, tokens and means of each (parts.h).
+  std::map<std::string, std::map<std::string, double>> parts = {};
 };
 
 // Into the fields of the same names; nothing where no token counted.
@@ -146,7 +150,8 @@ class Learner {
   // update divides by the counts of its minibatch and is a step of the optimizer; the learning rate is that of the
   // step. An error leaves the updates before it in the weights.
   //
-  // Where is_of_whole_batch(algorithm), the advantage of a sample is its reward, and the loss is batch_loss() over the
+  // Samples are learned by the parts of the algorithm that they name (parts.h). Where is_of_whole_batch(), the
+  // advantage of a sample is its reward, and the loss is batch_loss() over the
   // logprobs of all samples, which costs a second forward pass. Its errors are returned, and nothing has moved.
   Result<StepMetrics> reinforce(std::span<const Sample> samples, const Algorithm& algorithm, uint64_t version);
   // The function of a loss of the user's own.
@@ -257,6 +262,8 @@ class Learner {
                             const Rows& returns, const Algorithm& algorithm, uint64_t version);
   // How far a sample's logprobs are from the sampler's, where `version` sampled them.
   static void compare(const Sample& sample, const TokenLogprobs& at, uint64_t version, Outcome& outcome);
+  // What the samples of each part were counted to.
+  static PartMetrics means_of(std::span<const Part> parts, std::span<const Outcome> outcomes);
   // What follows the gradients: the check of samples of the version before, and the move.
   Result<StepMetrics> finish(std::span<const Sample> samples, uint64_t version, StepMetrics metrics);
   // That check, and the weights before the step for the next one.

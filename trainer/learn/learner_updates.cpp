@@ -24,17 +24,6 @@ double distance(double old_logprob, double logprob) {
 // Whether the loss of a token needs the logprobs of all others as they are now.
 bool looks_at_all(const Algorithm& algorithm) { return is_function(algorithm) || algorithm.policy->choose != nullptr; }
 
-// Rewards become advantages against the whole batch, or the samples have them.
-Result<Credit> credit_of_samples(std::span<const Sample> samples, const LossBatch& batch, const Algorithm& algorithm) {
-  if (is_of_whole_batch(algorithm)) return credit_of(batch, algorithm);
-  Credit credit{.advantages = Rows(batch.mask.size(), 0), .returns = {}, .taught = {}};
-  for (size_t i = 0; i < batch.mask.size(); ++i) {
-    if (batch.mask[i]) credit.advantages[i] = samples[i / batch.length].advantage;
-  }
-  credit.taught = add_teacher(batch, algorithm.teacher, credit.advantages);
-  return credit;
-}
-
 double mismatch_of(const LossBatch& batch) {
   double sum = 0, tokens = 0;
   for (size_t i = 0; i < batch.mask.size(); ++i) {
@@ -53,12 +42,19 @@ class Means {
     for (const auto member : kMembers) sum_.*member += update.*member;
     sum_.ratio_max = std::max(count_ == 1 ? 0 : sum_.ratio_max, update.ratio_max);
     for (const auto& [name, value] : update.of_loss) sum_.of_loss[name] += value;
+    for (const auto& [part, means] : update.parts) {
+      ++updates_[part];
+      for (const auto& [name, value] : means) sum_.parts[part][name] += value;
+    }
   }
   void write(StepMetrics& metrics) const {
     if (count_ == 0) return;
     for (const auto member : kMembers) metrics.*member = sum_.*member / count_;
     metrics.ratio_max = sum_.ratio_max;
     for (const auto& [name, value] : sum_.of_loss) metrics.of_loss[name] = value / count_;
+    for (const auto& [part, means] : sum_.parts) {
+      for (const auto& [name, value] : means) metrics.parts[part][name] = value / updates_.at(part);
+    }
   }
 
  private:
@@ -72,6 +68,7 @@ class Means {
     return metrics;
   }
   double count_ = 0;
+  std::map<std::string, double> updates_;  // that had samples of a part
   StepMetrics sum_ = zeros();
 };
 
@@ -87,14 +84,16 @@ Result<Learner::Pass> Learner::pass_through(std::span<const Sample> samples, std
   }
   double tokens = 0;
   for (const int length : lengths) tokens += length;
-  const auto weights = sequence_weights(lengths, algorithm);
+  const auto parts = parts_in(algorithm, samples);
+  const auto weights = sequence_weights(lengths, parts);
   const auto of_row = [&](const Rows& values, size_t index) {
     return std::span(values).subspan(rows[index] * batch.length, static_cast<size_t>(lengths[index]));
   };
   Pass pass;
+  PartMetrics counted;
   std::optional<BatchLoss> whole;
   size_t whole_length = 0;
-  if (looks_at_all(algorithm)) {
+  if (any_part(algorithm, looks_at_all)) {
     StepMetrics of_survey;
     LossBatch now = TRY(survey(samples, version, of_survey));
     now.old_logprobs.assign(now.mask.size(), 0);
@@ -104,59 +103,62 @@ Result<Learner::Pass> Learner::pass_through(std::span<const Sample> samples, std
       std::ranges::copy(of_row(batch.old_logprobs, i), now.old_logprobs.begin() + to);
       std::ranges::copy(of_row(batch.advantages, i), now.advantages.begin() + to);
     }
-    auto loss = batch_loss(now, algorithm, function_.get(), static_cast<int64_t>(version) + 1);
+    auto loss = batch_loss(now, samples, parts, function_.get(), static_cast<int64_t>(version) + 1, counted);
     TRY(ranks_.agree(loss ? Status() : loss.error()));
     whole = std::move(*loss);
     whole_length = now.length;
   }
   Rows value_gradients;
-  if (!returns.empty()) {
+  double critic_tokens = 0;
+  const Critic critic = critic_of(parts) != nullptr ? critic_of(parts)->critic : Critic{};
+  for (size_t i = 0; i < samples.size(); ++i)
+    critic_tokens += needs_critic(part_of(algorithm, samples[i].part)) ? lengths[i] : 0;
+  if (critic_tokens > 0) {
     value_gradients.assign(rows.size() * batch.length, 0);
-    value_pass_ = {.gradients = value_gradients, .length = batch.length, .trunk = algorithm.critic.trunk, .sum = {}};
+    value_pass_ = {.gradients = value_gradients, .length = batch.length, .trunk = critic.trunk, .sum = {}};
   }
   const auto accumulated = accumulate(
       samples,
       [&](size_t index, const TokenLogprobs& at, std::vector<double>& gradients, Outcome& outcome) {
+        const Algorithm& of_part = part_of(algorithm, samples[index].part);
         const auto old = of_row(batch.old_logprobs, index);
         for (size_t i = 0; i < old.size(); ++i) outcome.moved += distance(old[i], at.logprobs[i]);
-        for (size_t i = 0; i < old.size() && !returns.empty(); ++i) {
+        for (size_t i = 0; i < old.size() && needs_critic(of_part); ++i) {
           const double error = at.values[i] - of_row(returns, index)[i];
           outcome.value_error += error * error;
-          value_gradients[index * batch.length + i] = 2 * algorithm.critic.coefficient * error / tokens;
+          value_gradients[index * batch.length + i] = 2 * critic.coefficient * error / critic_tokens;
         }
         if (whole) {
           std::copy_n(whole->grad_logprobs.begin() + static_cast<ptrdiff_t>(index * whole_length), gradients.size(),
                       gradients.begin());
           return;
         }
-        const CountedTokens counted{.logprobs = at.logprobs,
-                                    .old_logprobs = old,
-                                    .rollout_logprobs = of_row(batch.rollout_logprobs, index),
-                                    .ref_logprobs = at.ref_logprobs,
-                                    .advantages = of_row(batch.advantages, index)};
-        outcome.loss = sequence_loss(counted, weights[index], algorithm, gradients, outcome.counts);
+        const CountedTokens tokens_of_row{.logprobs = at.logprobs,
+                                          .old_logprobs = old,
+                                          .rollout_logprobs = of_row(batch.rollout_logprobs, index),
+                                          .ref_logprobs = at.ref_logprobs,
+                                          .advantages = of_row(batch.advantages, index)};
+        outcome.loss = sequence_loss(tokens_of_row, weights[index], of_part, gradients, outcome.counts);
       },
       pass.metrics);
   auto value_pass = std::exchange(value_pass_, std::nullopt);
   const auto outcomes = TRY(accumulated);
-  LossCounts counts;
   double moved = 0, value_error = 0;
   for (const Outcome& outcome : outcomes) {
-    counts.add(outcome.counts);
     pass.metrics.loss += outcome.loss;
     moved += outcome.moved;
     value_error += outcome.value_error;
   }
   if (value_pass) {
     pass.head_gradient = std::move(value_pass->sum);
-    pass.metrics.of_loss["value_loss"] = tokens > 0 ? value_error / tokens : 0;
-    pass.metrics.loss += algorithm.critic.coefficient * pass.metrics.of_loss["value_loss"];
+    pass.metrics.of_loss["value_loss"] = value_error / critic_tokens;
+    pass.metrics.loss += critic.coefficient * pass.metrics.of_loss["value_loss"];
   }
   if (whole) {
     pass.metrics.loss += whole->loss;
     pass.metrics.of_loss.insert(whole->function_metrics.begin(), whole->function_metrics.end());
   }
-  take_means(whole ? whole->metrics : counts.metrics(algorithm, true), pass.metrics);
+  (whole ? counted : means_of(parts, outcomes)).write(algorithm, pass.metrics);
   pass.update = {.loss = pass.metrics.loss,
                  .ratio_mean = pass.metrics.ratio_mean,
                  .ratio_max = pass.metrics.ratio_max,
@@ -171,16 +173,16 @@ Result<StepMetrics> Learner::reinforce_repeatedly(std::span<const Sample> sample
   StepMetrics metrics;
   LossBatch batch = TRY(survey(samples, version, metrics, Asked::kTeacher));
   batch.old_logprobs = batch.logprobs;
-  if (algorithm.advantage == AdvantageKind::kGigpo) {
-    batch.anchors = anchors_of(samples);
-    metrics.of_loss["shared_states"] = shared_states(batch);
-  }
-  auto credit = credit_of_samples(samples, batch, algorithm);
+  const auto parts = parts_in(algorithm, samples);
+  batch.anchors = anchors_of(samples, parts);
+  if (!batch.anchors.empty()) metrics.of_loss["shared_states"] = shared_states(batch);
+  auto credit = credit_of(batch, samples, parts);
   TRY(ranks_.agree(credit ? Status() : credit.error()));
   batch.advantages = std::move(credit->advantages);
   credit->taught.write(metrics.of_loss);
   if (!credit->returns.empty())
-    metrics.of_loss["explained_variance"] = value_loss(batch, credit->returns, 1).explained_variance;
+    metrics.of_loss["explained_variance"] =
+        value_loss(critic_mask(batch, parts), batch.values, credit->returns, 1).explained_variance;
   TRY(keep_previous(samples, version, metrics));
 
   const BatchUpdates& updates = settings_.updates;

@@ -105,18 +105,17 @@ Result<StepMetrics> Learner::reinforce_whole(std::span<const Sample> samples, co
                                              uint64_t version) {
   StepMetrics of_survey;
   LossBatch batch = TRY(survey(samples, version, of_survey, Asked::kTeacher));
-  // The batch has one update: the policy before it is the current one. Built-in losses take their ratios against the
-  // sampler, as in reinforce(); a function is given both.
-  if (algorithm.advantage == AdvantageKind::kGigpo) batch.anchors = anchors_of(samples);
-  if (is_function(algorithm) || algorithm.correction.kind != Correction::Kind::kNone)
-    batch.old_logprobs = batch.logprobs;
-  auto loss = batch_loss(batch, algorithm, function_.get(), static_cast<int64_t>(version) + 1);
+  const auto parts = parts_in(algorithm, samples);
+  batch.anchors = anchors_of(samples, parts);
+  PartMetrics counted;
+  auto loss = batch_loss(batch, samples, parts, function_.get(), static_cast<int64_t>(version) + 1, counted);
   TRY(ranks_.agree(loss ? Status() : loss.error()));
   StepMetrics metrics;
   ValueLoss values;
+  const Critic critic = critic_of(parts) != nullptr ? critic_of(parts)->critic : Critic{};
   if (!loss->returns.empty()) {
-    values = value_loss(batch, loss->returns, algorithm.critic.coefficient);
-    value_pass_ = {.gradients = values.gradients, .length = batch.length, .trunk = algorithm.critic.trunk, .sum = {}};
+    values = value_loss(critic_mask(batch, parts), batch.values, loss->returns, critic.coefficient);
+    value_pass_ = {.gradients = values.gradients, .length = batch.length, .trunk = critic.trunk, .sum = {}};
   }
   const auto accumulated = accumulate(
       samples,
@@ -128,8 +127,8 @@ Result<StepMetrics> Learner::reinforce_whole(std::span<const Sample> samples, co
       metrics);
   const auto value_pass = std::exchange(value_pass_, std::nullopt);
   TRY(accumulated ? Status() : accumulated.error());
-  metrics.loss = loss->loss + algorithm.critic.coefficient * values.loss;
-  take_means(loss->metrics, metrics);
+  metrics.loss = loss->loss + critic.coefficient * values.loss;
+  counted.write(algorithm, metrics);
   metrics.of_loss = std::move(loss->function_metrics);
   loss->taught.write(metrics.of_loss);
   if (!batch.anchors.empty()) metrics.of_loss["shared_states"] = shared_states(batch);

@@ -69,15 +69,15 @@ Status ValueHead::write(const fs::path& model) const {
   return model::write_safetensors(model / "value_head.safetensors", tensors);
 }
 
-ValueLoss value_loss(const LossBatch& batch, const Rows& returns, double coefficient) {
+ValueLoss value_loss(std::span<const uint8_t> mask, const Rows& values, const Rows& returns, double coefficient) {
   ValueLoss result{.gradients = Rows(returns.size(), 0)};
   double count = 0, sum = 0, squares = 0;
   for (size_t i = 0; i < returns.size(); ++i) {
-    if (!batch.mask[i]) continue;
+    if (!mask[i]) continue;
     ++count;
     sum += returns[i];
     squares += returns[i] * returns[i];
-    const double error = batch.values[i] - returns[i];
+    const double error = values[i] - returns[i];
     result.loss += error * error;
     result.gradients[i] = 2 * coefficient * error;
   }

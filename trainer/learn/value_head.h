@@ -46,12 +46,13 @@ class ValueHead {
   Buffers buffers_;
 };
 
-// The critic's mean squared error over the tokens that count, and its derivative by each value, times `coefficient`.
+// The critic's mean squared error over the tokens where `mask` is not 0, and its derivative by each value, times
+// `coefficient`. All have one length.
 struct ValueLoss {
   double loss = 0;
   double explained_variance = 0;  // 1: all of the returns' variance is foreseen; 0: no more than by their mean
   Rows gradients;
 };
-ValueLoss value_loss(const LossBatch& batch, const Rows& returns, double coefficient);
+ValueLoss value_loss(std::span<const uint8_t> mask, const Rows& values, const Rows& returns, double coefficient);
 
 }  // namespace tandem::trainer

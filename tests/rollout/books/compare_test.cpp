@@ -104,6 +104,49 @@ TEST(Comparing, a_restored_ledger_and_one_that_reads_the_log_do_the_same) {
   }
 }
 
+// Kinds that have advantages of their own: the others have the plan's.
+TEST(AdvantagesOfKinds, are_made_by_the_rule_of_the_kind) {
+  for (uint64_t seed = 0; seed < 6; ++seed) {
+    RunPlan plan = small_plan();
+    plan.advantage = AdvantageKind::kDrGrpo;
+    plan.advantages = {{"b", {.advantage = AdvantageKind::kReturns}}};
+    Cluster cluster(plan, seed, 0);
+    std::map<EpisodeKey, std::string> kinds;
+    std::map<uint64_t, double> sums;  // of a group
+    std::set<std::string> seen;
+    Ledger other(plan, History::kOpen);
+    cluster.watchers.push_back([&](const Event& event, const std::vector<Action>& actions) {
+      other.step(event);
+      auto restored = Ledger::restore(other.snapshot());
+      ASSERT_TRUE(restored) << restored.error().message();
+      other = std::move(*restored);
+      for (const Action& action : actions) {
+        if (const auto* grant = std::get_if<Grant>(&action)) {
+          for (const auto& lease : grant->leases) kinds[lease.key] = lease.kind;
+        }
+        const auto* batch = std::get_if<TrainBatch>(&action);
+        if (batch == nullptr) continue;
+        for (const auto& entry : batch->entries) {
+          EXPECT_EQ(entry.kind, kinds.at(entry.key));
+          seen.insert(entry.kind);
+          if (entry.kind == "b")
+            EXPECT_TRUE(entry.advantage == 0 || entry.advantage == 1) << entry.advantage;
+          else
+            sums[entry.group] += entry.advantage;
+        }
+        const TrainBatch* kept = other.batch(batch->step);
+        ASSERT_NE(kept, nullptr);
+        for (size_t i = 0; i < kept->entries.size(); ++i) EXPECT_EQ(kept->entries[i].kind, batch->entries[i].kind);
+      }
+    });
+    cluster.run();
+    EXPECT_TRUE(cluster.finished);
+    EXPECT_TRUE(seen.contains("b") && seen.size() > 1) << "seed " << seed;
+    for (const auto& [group, sum] : sums) EXPECT_NEAR(sum, 0, 1e-12);
+    EXPECT_EQ(*plan_from_json(to_json(plan)), plan);
+  }
+}
+
 TEST(TurnRewards, go_to_a_trainer_that_makes_advantages_of_tokens_and_count_in_the_sum_elsewhere) {
   for (const auto advantage : {AdvantageKind::kReturns, AdvantageKind::kDrGrpo}) {
     RunPlan plan = small_plan();

@@ -1,0 +1,119 @@
+#include "trainer/learn/algorithm_parts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "base/json.h"
+#include "base/text.h"
+#include "trainer/learn/algorithm_config.h"
+
+namespace tandem::trainer {
+
+namespace {
+
+constexpr double kMostWeight = 1000;
+
+// A number, true, false or null as JSON has it; anything else is a name.
+Json value_of(std::string_view text) {
+  auto json = parse_json(text);
+  return json && !json->is_structured() ? *std::move(json) : Json(text);
+}
+
+// The object with `key`, such as kl.clamp, set to `value`.
+Status put(Json& object, std::string_view key, Json value) {
+  Json* at = &object;
+  for (const std::string_view name : split(key, '.')) {
+    if (name.empty() || !(at->is_object() || at->is_null()))
+      return Status::invalid(fmt::format("\"{}\" is no key of the algorithm section", key));
+    at = &(*at)[std::string(name)];
+  }
+  if (!at->is_null()) return Status::invalid(fmt::format("{} is given twice", key));
+  *at = std::move(value);
+  return {};
+}
+
+Status read_keys(std::span<const std::string_view> words, Json& object) {
+  for (const std::string_view word : words) {
+    const size_t equals = word.find('=');
+    if (equals == std::string_view::npos || equals == 0)
+      return Status::invalid(fmt::format("\"{}\" is not KEY=VALUE", word));
+    TRY(put(object, word.substr(0, equals), value_of(word.substr(equals + 1))));
+  }
+  return {};
+}
+
+Result<double> take_weight(Json& object) {
+  if (!object.contains("weight")) return 1.0;
+  const Json value = object["weight"];
+  object.erase("weight");
+  const double weight = value.is_number() ? value.get<double>() : 0;
+  if (weight > 0 && weight <= kMostWeight) return weight;
+  return fail(
+      Status::invalid(fmt::format("weight is {}, not a number above 0 and up to {}", dump_json(value), kMostWeight)));
+}
+
+Result<Algorithm> part_from(std::string_view line, const Algorithm& main, std::set<std::string>& taken) {
+  const size_t equals = line.find('=');
+  std::vector<std::string_view> words;
+  if (equals != std::string_view::npos) {
+    for (const std::string_view word : split(line.substr(equals + 1), ' ')) {
+      if (!word.empty()) words.push_back(word);
+    }
+  }
+  if (words.empty()) return fail(Status::invalid("is not KIND[,KIND...]=NAME [KEY=VALUE...]"));
+  Json object = Json::object();
+  object["name"] = words.front();
+  TRY(read_keys(std::span(words).subspan(1), object));
+  const double weight = TRY(take_weight(object));
+  const Json teacher = object.value("teacher", Json::object());
+  if (teacher.contains("path"))
+    return fail(Status::invalid("teacher.path is of algorithm.teacher alone: one model teaches all kinds"));
+  Algorithm part = TRY(algorithm_from_json(object));
+  if (is_function(part))
+    return fail(Status::invalid("torch is of algorithm.name alone: a function of one's own is for the whole run"));
+  part.teacher.path = main.teacher.path;
+  if (!teacher.contains("weight")) part.teacher.weight = main.teacher.weight;
+  if (!teacher.contains("clamp")) part.teacher.clamp = main.teacher.clamp;
+  part.weight = weight;
+  const std::string_view kinds = line.substr(0, equals);
+  for (const std::string_view each : split(kinds, ',')) {
+    const std::string kind(trim(each));
+    if (kind.empty()) return fail(Status::invalid("names no kind of task before the first ="));
+    if (!taken.insert(kind).second) return fail(Status::invalid(fmt::format("{} has an algorithm already", kind)));
+    part.kinds.push_back(kind);
+  }
+  return part;
+}
+
+// There is one critic.
+Status check_critics(const Algorithm& algorithm) {
+  const Algorithm* first = nullptr;
+  for (size_t i = 0; i <= algorithm.parts.size(); ++i) {
+    const Algorithm& part = part_of(algorithm, i);
+    if (!needs_critic(part)) continue;
+    if (first != nullptr && !(part.critic == first->critic))
+      return Status::invalid("algorithm.kinds: the algorithms with a critic differ in value.*, and there is one critic")
+          .hint("give all of them the same value.learning_rate, value.coefficient and value.trunk");
+    first = &part;
+  }
+  return {};
+}
+
+}  // namespace
+
+Status set_parts(std::span<const std::string> lines, Algorithm& algorithm) {
+  std::set<std::string> taken;
+  std::vector<Algorithm> parts;
+  for (const std::string& line : lines) {
+    auto part = part_from(line, algorithm, taken);
+    if (!part) return Status(part.error()).at(fmt::format("algorithm.kinds: \"{}\"", line));
+    parts.push_back(std::move(*part));
+  }
+  algorithm.parts = std::move(parts);
+  return check_critics(algorithm);
+}
+
+}  // namespace tandem::trainer
