@@ -20,6 +20,8 @@ std::map<std::string, std::string> reasons_of(const RunConfig& c) {
          "algorithm.kl.estimator is none");
   unless(!a.teacher.path.empty(), {"algorithm.teacher.weight", "algorithm.teacher.clamp"},
          "algorithm.teacher.path names no teacher");
+  unless(!a.demonstrations.data.empty(), {"algorithm.demonstrations.samples", "algorithm.demonstrations.coefficient"},
+         "algorithm.demonstrations.data names none");
   unless(a.correction.kind != "none",
          {"algorithm.correction.level", "algorithm.correction.low", "algorithm.correction.high"},
          "algorithm.correction.kind is none");

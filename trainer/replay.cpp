@@ -31,7 +31,8 @@ Result<Replay> Replay::open(const ReplaySettings& settings, uint64_t version) {
   auto all = checkpoints_of(settings.run_dir);
   while (!all.empty() && all.back().first > version) all.pop_back();
   if (!all.empty()) TRY(learner.load(all.back().second));
-  return Replay(settings, std::move(learner),
+  auto demonstrations = TRY(read_demonstrations(settings.run_dir, settings.algorithm, learner.weights().config()));
+  return Replay(settings, std::move(learner), std::move(demonstrations),
                 TRY(rollout::TrajectoryStore::open_to_read(settings.run_dir / "trajectories")),
                 TRY(settings.place.host_stream()));
 }
@@ -41,6 +42,7 @@ Result<Replay::Step> Replay::next(const Batch& batch) {
     return fail(Status::internal(fmt::format("step {} does not follow version {}", batch.step, version())));
   Loaded loaded = load(store_, batch, settings_.algorithm);
   Step step{.step = batch.step, .episodes = loaded.samples.size(), .metrics = {}, .missing = std::move(loaded.missing)};
+  add_demonstrations(demonstrations_, settings_.algorithm, settings_.optimizer.updates.seed, loaded);
   if (loaded.samples.empty())
     learner_.skip();
   else

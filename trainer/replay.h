@@ -54,11 +54,17 @@ class Replay {
   Result<std::vector<float>> logprobs(const rollout::Trajectory& trajectory);
 
  private:
-  Replay(const ReplaySettings& settings, Learner learner, rollout::TrajectoryStore store, kernels::Stream stream)
-      : settings_(settings), learner_(std::move(learner)), store_(std::move(store)), stream_(std::move(stream)) {}
+  Replay(const ReplaySettings& settings, Learner learner, std::optional<Demonstrations> demonstrations,
+         rollout::TrajectoryStore store, kernels::Stream stream)
+      : settings_(settings),
+        learner_(std::move(learner)),
+        demonstrations_(std::move(demonstrations)),
+        store_(std::move(store)),
+        stream_(std::move(stream)) {}
 
   ReplaySettings settings_;
   Learner learner_;
+  std::optional<Demonstrations> demonstrations_;
   rollout::TrajectoryStore store_;
   kernels::Stream stream_;
 };

@@ -28,6 +28,19 @@ Stored store_all(TrajectoryStore& store, const Received& received) {
   return stored;
 }
 
+Result<std::optional<Demonstrations>> read_demonstrations(const fs::path& run_dir, const Algorithm& algorithm,
+                                                          const model::ModelConfig& model) {
+  if (algorithm.demonstrations.samples == 0) return std::optional<Demonstrations>();
+  return TRY(Demonstrations::read(run_dir / kDemonstrationsFile, model.vocabulary, model.max_positions));
+}
+
+void add_demonstrations(const std::optional<Demonstrations>& demonstrations, const Algorithm& algorithm, uint64_t seed,
+                        Loaded& loaded) {
+  if (!demonstrations || loaded.samples.empty()) return;
+  auto chosen = demonstrations->of_step(loaded.step, static_cast<size_t>(algorithm.demonstrations.samples), seed);
+  std::ranges::move(chosen, std::back_inserter(loaded.samples));
+}
+
 Loaded load(const TrajectoryStore& store, const Batch& batch, const Algorithm& algorithm) {
   Loaded loaded{.step = batch.step, .samples = {}, .missing = {}};
   for (const auto& entry : batch.entries) {

@@ -4,10 +4,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "rollout/books/trajectory.h"
+#include "trainer/learn/demonstrations.h"
 #include "trainer/learn/learner.h"
 #include "trainer/work_order.h"
 
@@ -35,6 +37,13 @@ struct Stored {
 
 // With one wait for the disk. Those that are there already were sent again: their sender has not heard of it.
 Stored store_all(rollout::TrajectoryStore& store, const Received& received);
+
+// RUN/demonstrations.jsonl, where the algorithm has a term of them.
+Result<std::optional<Demonstrations>> read_demonstrations(const fs::path& run_dir, const Algorithm& algorithm,
+                                                          const model::ModelConfig& model);
+// Behind the samples of a step that has some.
+void add_demonstrations(const std::optional<Demonstrations>& demonstrations, const Algorithm& algorithm, uint64_t seed,
+                        Loaded& loaded);
 
 // Each sample with the part of the algorithm that its kind of task has. Trajectories that cannot be read are logged and
 // counted as missing.

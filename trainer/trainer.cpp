@@ -30,12 +30,14 @@ constexpr size_t kReceivedBytes = size_t{256} << 20;  // of trajectories that wa
 
 class Trainer {
  public:
-  Trainer(const TrainerSettings& settings, const Clock& clock, Ranks ranks, Learner learner, TrajectoryStore store,
-          wire::Socket rollouts, wire::CoordinatorLink link)
+  Trainer(const TrainerSettings& settings, const Clock& clock, Ranks ranks, Learner learner,
+          std::optional<Demonstrations> demonstrations, TrajectoryStore store, wire::Socket rollouts,
+          wire::CoordinatorLink link)
       : settings_(settings),
         clock_(clock),
         ranks_(std::move(ranks)),
         learner_(std::move(learner)),
+        demonstrations_(std::move(demonstrations)),
         store_(std::move(store)),
         rollouts_(std::move(rollouts)),
         link_(std::move(link)),
@@ -235,6 +237,7 @@ class Trainer {
   }
 
   Result<StepMetrics> take_step(Loaded& loaded) {
+    add_demonstrations(demonstrations_, settings_.algorithm, settings_.optimizer.updates.seed, loaded);
     Order order{.kind = loaded.samples.empty() ? Order::Kind::kSkip : Order::Kind::kTrain,
                 .version = loaded.step - 1,
                 .samples = std::move(loaded.samples)};
@@ -330,7 +333,8 @@ class Trainer {
   Ranks ranks_;  // the compute thread's
   Learner learner_;
   const std::string numerics_id_ = learner_.numerics_id();
-  TrajectoryStore store_;  // the storage thread's
+  const std::optional<Demonstrations> demonstrations_;  // the compute thread's
+  TrajectoryStore store_;                               // the storage thread's
   wire::Socket rollouts_;
   wire::CoordinatorLink link_;
   weights_sync::History history_;  // the compute thread's
@@ -398,6 +402,7 @@ Status run_trainer(const TrainerSettings& settings, const Clock& clock, const st
   learner.use(TRY(loss_of_run(settings.algorithm, settings.run_dir)));
   for (const char* folder : {"checkpoints", "export"}) sweep_unfinished(settings.run_dir / folder);
   TRY(go_on_from_checkpoint(settings.run_dir, ranks, learner));
+  auto demonstrations = TRY(read_demonstrations(settings.run_dir, settings.algorithm, learner.weights().config()));
   auto store = TRY(TrajectoryStore::open(settings.run_dir / "trajectories"));
   zmq::context_t context;
   const wire::Secret* const secret = settings.secret ? &*settings.secret : nullptr;
@@ -406,8 +411,8 @@ Status run_trainer(const TrainerSettings& settings, const Clock& clock, const st
   Trainer* self = nullptr;
   wire::CoordinatorLink link(std::move(coordinator), clock,
                              [&self](wire::Hello::Builder hello) { self->introduce(hello); });
-  Trainer trainer(settings, clock, std::move(ranks), std::move(learner), std::move(store), std::move(rollouts),
-                  std::move(link));
+  Trainer trainer(settings, clock, std::move(ranks), std::move(learner), std::move(demonstrations), std::move(store),
+                  std::move(rollouts), std::move(link));
   self = &trainer;
   return trainer.run(stop);
 }

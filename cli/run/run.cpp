@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "base/utf8.h"
 #include "cli/command.h"
+#include "cli/run/demonstrations.h"
 #include "cli/run/prepare_bases.h"
 #include "cli/run/run_dir.h"
 #include "cli/run/run_view.h"
@@ -271,6 +272,7 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
   if (exists && fs::exists(run_dir / "teacher" / "config.json") && !config.algorithm.teacher.path.empty())
     checked.algorithm.teacher.path = (run_dir / "teacher").string();
   TRY(run::check_inputs(checked));
+  if (!exists) TRY(check_demonstrations(checked));
   TRY(trainer::load_loss(TRY(run::algorithm_of(config))));
   if (!config.run.hosts.empty()) TRY(check_key(config.run.key));
   std::optional<envs::TaskSet> tasks;
@@ -369,6 +371,7 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
   TRY(provide_model(config, run_dir));
   if (const Status taught = provide_teacher(config, run_dir); !taught)
     return fail(Status(taught).at("algorithm.teacher.path"));
+  TRY(provide_demonstrations(config, run_dir));
   run::DiskWatch disk(run_dir, TRY(run::disk_limit_of(config)), TRY(growth_of(run_dir / "model")).reserve(), clock);
   TRY(disk.room());
   if (encoder) {

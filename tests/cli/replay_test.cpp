@@ -148,6 +148,21 @@ TEST_F(Replay, of_kinds_with_algorithms_of_their_own_has_the_bits_of_the_run) {
       << text(output());
 }
 
+// Of another run, whose episodes with success are tokens already; the run keeps them, and needs that run no more.
+TEST_F(Replay, of_demonstrations_beside_reinforcement_has_the_bits_of_the_run) {
+  const fs::path first = root() / "teaches", path = root() / "is-taught";
+  ASSERT_EQ(run({"run.steps=3", "tasks.heldout=0"}, first), 0) << text(output());
+  const std::string data = fmt::format(R"(algorithm.demonstrations.data=["{}"])", first.string());
+  ASSERT_EQ(run({"run.steps=2", "tasks.heldout=0", "algorithm.demonstrations.samples=3", data}, path), 0)
+      << text(output());
+  fs::remove_all(first);
+  ASSERT_EQ(replay(path, {"--step", "2", "--json"}), 0) << text(output());
+  EXPECT_EQ(answer()["weights_equal"], true);
+  EXPECT_EQ(run({"run.steps=2", "tasks.heldout=0", data}, root() / "refused-data"), 2);
+  EXPECT_NE(text(output()).find("algorithm.demonstrations.data"), std::string::npos) << text(output());
+  EXPECT_NE(text(output()).find(first.string()), std::string::npos) << text(output());
+}
+
 // The coordinator makes these advantages: each is that of all pairs of its group, where a pair has its better reward.
 TEST_F(Replay, shows_the_advantages_of_the_best_of_two_attempts) {
   const fs::path path = root() / "best-of-two";

@@ -197,9 +197,12 @@ TEST(LearnerRanks, kinds_with_algorithms_of_their_own_are_learned_as_by_one_rank
         if (const Status ready = learner.prepare(algorithm); !ready) return ready.to_string();
         auto samples = groups_for_ranks(13);
         for (size_t i = 0; i < samples.size(); ++i) samples[i].part = i / 3 % 2;
+        for (int32_t i = 0; i < 5; ++i)
+          samples.push_back({.tokens = {i, 7, 9 + i}, .trained = {0, 1, 1}, .part = kDemonstrationPart});
         const auto step = learner.reinforce(samples, algorithm, 0);
         std::string numbers = numbers_of(step);
         if (step) numbers += fmt::format("{} {} ", step->parts.at("b").at("loss"), step->parts.at("others").at("loss"));
+        if (step) numbers += fmt::format("{} ", step->of_loss.at("demonstration_loss"));
         return numbers + digest_of_weights(learner);
       };
       const std::string expected = on_ranks(1, settings, all)[0];

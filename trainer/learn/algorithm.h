@@ -74,6 +74,14 @@ struct Teacher {
   friend bool operator==(const Teacher&, const Teacher&) = default;
 };
 
+// Samples of a file that join every batch (demonstrations.h): the loss gets `coefficient` times the mean negative
+// log-likelihood of their trained tokens. Of the run, and of no part.
+struct DemonstrationTerm {
+  int samples = 0;  // a step; 0: none
+  double coefficient = 0.1;
+  friend bool operator==(const DemonstrationTerm&, const DemonstrationTerm&) = default;
+};
+
 struct Algorithm {
   std::string name = "dr_grpo";
   const PolicyLoss* policy = &kClipLoss;
@@ -96,6 +104,7 @@ struct Algorithm {
   Critic critic;                                   // of kGae
   TorchLoss torch;                                 // of a function of the user's own
   std::map<std::string, double, std::less<>> own;  // numbers of this loss alone that are not their defaults
+  DemonstrationTerm demonstrations;
   // What some kinds of task are learned by in place of this; a part has no parts.
   std::vector<Algorithm> parts = {};
   std::vector<std::string> kinds = {};  // of a part: whose tasks

@@ -173,6 +173,12 @@ Status set_members(const Schema& schema, const Json& object, const std::string& 
 
 void add_algorithm_fields(Schema& schema, AlgorithmConfig& config) {
   add_fields(schema, config, Keys::kOfRuns);
+  auto& d = config.demonstrations;
+  schema.add("algorithm.demonstrations.data", d.data,
+             "Demonstrations whose negative log-likelihood is a term of the loss: files of transcripts and run "
+             "directories, as data.train of `tandem sft` takes them. The run keeps their tokens; empty: none");
+  schema.add("algorithm.demonstrations.samples", d.samples, "Of them, that join a batch", 1, 100'000);
+  schema.add("algorithm.demonstrations.coefficient", d.coefficient, "Of that term", 0, 1e6);
   schema.add("algorithm.kinds", config.kinds,
              "Kinds of task that are learned by an algorithm of their own: KIND[,KIND]=NAME [KEY=VALUE...] each, with "
              "keys of this section, such as \"bug=gspo clip_high=0.0004\", and weight=NUMBER of its loss");
@@ -218,6 +224,8 @@ Result<Algorithm> algorithm_of(const AlgorithmConfig& c) {
   }
   TRY(read_torch(c, a));
   TRY(set_parts(c.kinds, a));
+  a.demonstrations = {.samples = c.demonstrations.data.empty() ? 0 : c.demonstrations.samples,
+                      .coefficient = c.demonstrations.coefficient};
   if (a.aggregation == Aggregation::kSumOverLength && !(a.aggregation_length > 0))
     return fail(Status::invalid("aggregation sum_over_length needs aggregation_length above 0"));
   return a;

@@ -44,6 +44,11 @@ struct AlgorithmConfig {
   std::vector<std::string> options;
   bool reference = false;
   double seconds = TorchLoss{}.seconds;
+  struct {
+    std::vector<std::string> data;
+    int samples = 8;
+    double coefficient = DemonstrationTerm{}.coefficient;
+  } demonstrations;
   std::vector<std::string> kinds;  // a line for each of Algorithm::parts (algorithm_parts.h)
 };
 

@@ -167,6 +167,21 @@ Status Learner::prepare(const Algorithm& algorithm) {
   return {};
 }
 
+std::span<const Sample> without_demonstrations(std::span<const Sample> samples) {
+  size_t count = samples.size();
+  while (count > 0 && samples[count - 1].part == kDemonstrationPart) --count;
+  return samples.first(count);
+}
+
+double trained_tokens(std::span<const Sample> samples) {
+  double tokens = 0;
+  for (const Sample& sample : samples) {
+    if (!sample.trained.empty())
+      tokens += static_cast<double>(std::count(sample.trained.begin() + 1, sample.trained.end(), 1));
+  }
+  return tokens;
+}
+
 std::vector<SlotGroup> groups_of(std::span<const Sample> samples) {
   std::vector<SlotGroup> groups;
   for (size_t i = 0; i < samples.size(); ++i) {
@@ -243,7 +258,8 @@ Result<std::vector<Learner::Outcome>> Learner::accumulate(std::span<const Sample
   metrics.tree_tokens += sum.tree_tokens;
   double entropy = 0;
   int64_t entropy_tokens = 0;
-  for (const Outcome& outcome : outcomes) {
+  const size_t drawn = without_demonstrations(samples).size();  // the entropy is that of the policy's own samples
+  for (const Outcome& outcome : std::span(outcomes).first(drawn)) {
     entropy += outcome.entropy;
     entropy_tokens += outcome.entropy_tokens;
     metrics.max_abs_logprob_diff = std::max(metrics.max_abs_logprob_diff, outcome.max_abs_logprob_diff);
@@ -324,15 +340,18 @@ Result<StepMetrics> Learner::reinforce(std::span<const Sample> samples, const Al
   if (settings_.updates.count() > 1) return reinforce_repeatedly(samples, algorithm, version);
   if (any_part(algorithm, is_of_whole_batch)) return reinforce_whole(samples, algorithm, version);
   StepMetrics metrics;
-  const auto parts = parts_in(algorithm, samples);
+  const auto drawn = without_demonstrations(samples);
+  const double demonstrated = trained_tokens(samples.subspan(drawn.size()));
+  const auto parts = parts_in(algorithm, drawn);
   std::vector<int> lengths;
-  for (const Sample& sample : samples) {
+  for (const Sample& sample : drawn) {
     lengths.push_back(static_cast<int>(std::count(sample.trained.begin(), sample.trained.end(), 1)));
   }
   const auto weights = sequence_weights(lengths, parts);
   const auto outcomes = TRY(accumulate(
       samples,
       [&](size_t index, const TokenLogprobs& at, std::vector<double>& gradients, Outcome& outcome) {
+        if (index >= drawn.size()) return imitate(at, demonstrated, algorithm.demonstrations, gradients, outcome);
         const Sample& sample = samples[index];
         const Algorithm& of_part = part_of(algorithm, sample.part);
         compare(sample, at, version, outcome);
@@ -355,13 +374,31 @@ Result<StepMetrics> Learner::reinforce(std::span<const Sample> samples, const Al
       },
       metrics, Asked::kTeacher));
   TeacherCounts taught;
-  for (const Outcome& outcome : outcomes) {
+  for (const Outcome& outcome : std::span(outcomes).first(drawn.size())) {
     taught.add(outcome.taught);
     metrics.loss += outcome.loss;
   }
+  metrics.loss += demonstration_loss(samples, outcomes, algorithm.demonstrations, metrics);
   means_of(parts, outcomes).write(algorithm, metrics);
   taught.write(metrics.of_loss);
-  return finish(samples, version, std::move(metrics));
+  return finish(drawn, version, std::move(metrics));
+}
+
+void Learner::imitate(const TokenLogprobs& at, double tokens, const DemonstrationTerm& term,
+                      std::vector<double>& gradients, Outcome& outcome) {
+  for (const double logprob : at.logprobs) outcome.loss -= logprob;
+  std::ranges::fill(gradients, -term.coefficient / tokens);
+}
+
+double Learner::demonstration_loss(std::span<const Sample> samples, std::span<const Outcome> outcomes,
+                                   const DemonstrationTerm& term, StepMetrics& metrics) {
+  const size_t drawn = without_demonstrations(samples).size();
+  const double tokens = trained_tokens(samples.subspan(drawn));
+  if (tokens == 0) return 0;
+  double sum = 0;
+  for (const Outcome& outcome : outcomes.subspan(drawn)) sum += outcome.loss;
+  metrics.of_loss["demonstration_loss"] = sum / tokens;
+  return term.coefficient * sum / tokens;
 }
 
 PartMetrics Learner::means_of(std::span<const Part> parts, std::span<const Outcome> outcomes) {

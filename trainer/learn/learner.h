@@ -54,6 +54,15 @@ struct Sample {
   std::vector<uint32_t> later_segments = {};
 };
 
+// The part of a demonstration, whose term is Algorithm::demonstrations. It has no logprobs, versions or group, and
+// stands behind all samples that were drawn.
+inline constexpr uint32_t kDemonstrationPart = UINT32_MAX;
+
+// What was drawn from the policy.
+std::span<const Sample> without_demonstrations(std::span<const Sample> samples);
+// How many tokens have a logprob that is learned from: the first of a sample has none.
+double trained_tokens(std::span<const Sample> samples);
+
 // Runs of samples of one group.
 std::vector<SlotGroup> groups_of(std::span<const Sample> samples);
 
@@ -150,9 +159,10 @@ class Learner {
   // update divides by the counts of its minibatch and is a step of the optimizer; the learning rate is that of the
   // step. An error leaves the updates before it in the weights.
   //
-  // Samples are learned by the parts of the algorithm that they name (parts.h). Where is_of_whole_batch(), the
-  // advantage of a sample is its reward, and the loss is batch_loss() over the
-  // logprobs of all samples, which costs a second forward pass. Its errors are returned, and nothing has moved.
+  // Demonstrations (kDemonstrationPart) are the last of the samples; those of several updates are dealt to the
+  // minibatches. Samples are learned by the parts of the algorithm that they name (parts.h). Where is_of_whole_batch(),
+  // the advantage of a sample is its reward, and the loss is batch_loss() over the logprobs of all samples, which costs
+  // a second forward pass. Its errors are returned, and nothing has moved.
   Result<StepMetrics> reinforce(std::span<const Sample> samples, const Algorithm& algorithm, uint64_t version);
   // The function of a loss of the user's own.
   void use(std::shared_ptr<const LossFunction> function) { function_ = std::move(function); }
@@ -262,6 +272,12 @@ class Learner {
                             const Rows& returns, const Algorithm& algorithm, uint64_t version);
   // How far a sample's logprobs are from the sampler's, where `version` sampled them.
   static void compare(const Sample& sample, const TokenLogprobs& at, uint64_t version, Outcome& outcome);
+  // Of a demonstration in a batch whose demonstrations have so many trained tokens.
+  static void imitate(const TokenLogprobs& at, double tokens, const DemonstrationTerm& term,
+                      std::vector<double>& gradients, Outcome& outcome);
+  // The loss of the demonstrations among the samples, which is returned; its mean is written to of_loss.
+  static double demonstration_loss(std::span<const Sample> samples, std::span<const Outcome> outcomes,
+                                   const DemonstrationTerm& term, StepMetrics& metrics);
   // What the samples of each part were counted to.
   static PartMetrics means_of(std::span<const Part> parts, std::span<const Outcome> outcomes);
   // What follows the gradients: the check of samples of the version before, and the move.

@@ -112,6 +112,7 @@ Result<Learner::PassCounts> Learner::run_slot(std::span<const Sample> samples, s
     if (value_pass_) {
       if (value_pass_->trunk) grad_states.assign(states.size(), 0);
       for (size_t s = 0; s < counts.size(); ++s) {
+        if (samples[places[begin + s]].part == kDemonstrationPart) continue;  // has no return
         for (size_t place = 0; place < counts[s]; ++place) {
           const double gradient = value_pass_->gradients[places[begin + s] * value_pass_->length + place];
           const size_t row = state_rows[s][place];

@@ -77,6 +77,8 @@ class Means {
 Result<Learner::Pass> Learner::pass_through(std::span<const Sample> samples, std::span<const size_t> rows,
                                             const LossBatch& batch, const Rows& returns, const Algorithm& algorithm,
                                             uint64_t version) {
+  const auto drawn = samples.first(rows.size());
+  const double demonstrated = trained_tokens(samples.subspan(rows.size()));
   std::vector<int> lengths;
   for (const size_t row : rows) {
     const auto begin = batch.mask.begin() + static_cast<ptrdiff_t>(row * batch.length);
@@ -84,7 +86,7 @@ Result<Learner::Pass> Learner::pass_through(std::span<const Sample> samples, std
   }
   double tokens = 0;
   for (const int length : lengths) tokens += length;
-  const auto parts = parts_in(algorithm, samples);
+  const auto parts = parts_in(algorithm, drawn);
   const auto weights = sequence_weights(lengths, parts);
   const auto of_row = [&](const Rows& values, size_t index) {
     return std::span(values).subspan(rows[index] * batch.length, static_cast<size_t>(lengths[index]));
@@ -95,15 +97,15 @@ Result<Learner::Pass> Learner::pass_through(std::span<const Sample> samples, std
   size_t whole_length = 0;
   if (any_part(algorithm, looks_at_all)) {
     StepMetrics of_survey;
-    LossBatch now = TRY(survey(samples, version, of_survey));
+    LossBatch now = TRY(survey(drawn, version, of_survey));
     now.old_logprobs.assign(now.mask.size(), 0);
     now.advantages.assign(now.mask.size(), 0);
-    for (size_t i = 0; i < samples.size(); ++i) {
+    for (size_t i = 0; i < drawn.size(); ++i) {
       const auto to = static_cast<ptrdiff_t>(i * now.length);
       std::ranges::copy(of_row(batch.old_logprobs, i), now.old_logprobs.begin() + to);
       std::ranges::copy(of_row(batch.advantages, i), now.advantages.begin() + to);
     }
-    auto loss = batch_loss(now, samples, parts, function_.get(), static_cast<int64_t>(version) + 1, counted);
+    auto loss = batch_loss(now, drawn, parts, function_.get(), static_cast<int64_t>(version) + 1, counted);
     TRY(ranks_.agree(loss ? Status() : loss.error()));
     whole = std::move(*loss);
     whole_length = now.length;
@@ -111,7 +113,7 @@ Result<Learner::Pass> Learner::pass_through(std::span<const Sample> samples, std
   Rows value_gradients;
   double critic_tokens = 0;
   const Critic critic = critic_of(parts) != nullptr ? critic_of(parts)->critic : Critic{};
-  for (size_t i = 0; i < samples.size(); ++i)
+  for (size_t i = 0; i < drawn.size(); ++i)
     critic_tokens += needs_critic(part_of(algorithm, samples[i].part)) ? lengths[i] : 0;
   if (critic_tokens > 0) {
     value_gradients.assign(rows.size() * batch.length, 0);
@@ -120,6 +122,7 @@ Result<Learner::Pass> Learner::pass_through(std::span<const Sample> samples, std
   const auto accumulated = accumulate(
       samples,
       [&](size_t index, const TokenLogprobs& at, std::vector<double>& gradients, Outcome& outcome) {
+        if (index >= drawn.size()) return imitate(at, demonstrated, algorithm.demonstrations, gradients, outcome);
         const Algorithm& of_part = part_of(algorithm, samples[index].part);
         const auto old = of_row(batch.old_logprobs, index);
         for (size_t i = 0; i < old.size(); ++i) outcome.moved += distance(old[i], at.logprobs[i]);
@@ -144,7 +147,7 @@ Result<Learner::Pass> Learner::pass_through(std::span<const Sample> samples, std
   auto value_pass = std::exchange(value_pass_, std::nullopt);
   const auto outcomes = TRY(accumulated);
   double moved = 0, value_error = 0;
-  for (const Outcome& outcome : outcomes) {
+  for (const Outcome& outcome : std::span(outcomes).first(drawn.size())) {
     pass.metrics.loss += outcome.loss;
     moved += outcome.moved;
     value_error += outcome.value_error;
@@ -158,6 +161,7 @@ Result<Learner::Pass> Learner::pass_through(std::span<const Sample> samples, std
     pass.metrics.loss += whole->loss;
     pass.metrics.of_loss.insert(whole->function_metrics.begin(), whole->function_metrics.end());
   }
+  pass.metrics.loss += demonstration_loss(samples, outcomes, algorithm.demonstrations, pass.metrics);
   (whole ? counted : means_of(parts, outcomes)).write(algorithm, pass.metrics);
   pass.update = {.loss = pass.metrics.loss,
                  .ratio_mean = pass.metrics.ratio_mean,
@@ -171,22 +175,23 @@ Result<Learner::Pass> Learner::pass_through(std::span<const Sample> samples, std
 Result<StepMetrics> Learner::reinforce_repeatedly(std::span<const Sample> samples, const Algorithm& algorithm,
                                                   uint64_t version) {
   StepMetrics metrics;
-  LossBatch batch = TRY(survey(samples, version, metrics, Asked::kTeacher));
+  const auto drawn = without_demonstrations(samples), demonstrations = samples.subspan(drawn.size());
+  LossBatch batch = TRY(survey(drawn, version, metrics, Asked::kTeacher));
   batch.old_logprobs = batch.logprobs;
-  const auto parts = parts_in(algorithm, samples);
-  batch.anchors = anchors_of(samples, parts);
+  const auto parts = parts_in(algorithm, drawn);
+  batch.anchors = anchors_of(drawn, parts);
   if (!batch.anchors.empty()) metrics.of_loss["shared_states"] = shared_states(batch);
-  auto credit = credit_of(batch, samples, parts);
+  auto credit = credit_of(batch, drawn, parts);
   TRY(ranks_.agree(credit ? Status() : credit.error()));
   batch.advantages = std::move(credit->advantages);
   credit->taught.write(metrics.of_loss);
   if (!credit->returns.empty())
     metrics.of_loss["explained_variance"] =
         value_loss(critic_mask(batch, parts), batch.values, credit->returns, 1).explained_variance;
-  TRY(keep_previous(samples, version, metrics));
+  TRY(keep_previous(drawn, version, metrics));
 
   const BatchUpdates& updates = settings_.updates;
-  const auto groups = groups_of(samples);
+  const auto groups = groups_of(drawn);
   Means means;
   bool stopped = false;
   for (int epoch = 0; epoch < updates.epochs && !stopped; ++epoch) {
@@ -197,8 +202,10 @@ Result<StepMetrics> Learner::reinforce_repeatedly(std::span<const Sample> sample
       for (const size_t group : minibatches[part]) {
         for (size_t i = groups[group].begin; i < groups[group].end; ++i) rows.push_back(i);
       }
-      const bool is_all = rows.size() == samples.size();
+      const bool is_all = rows.size() == drawn.size();
       for (size_t i = 0; i < rows.size() && !is_all; ++i) chosen.push_back(samples[rows[i]]);
+      for (size_t i = part; i < demonstrations.size() && !is_all; i += minibatches.size())
+        chosen.push_back(demonstrations[i]);
       Pass pass = TRY(pass_through(is_all ? samples : std::span<const Sample>(chosen), rows, batch, credit->returns,
                                    algorithm, version));
       pass.update.epoch = epoch + 1;

@@ -104,11 +104,13 @@ Result<LossBatch> Learner::survey(std::span<const Sample> samples, uint64_t vers
 Result<StepMetrics> Learner::reinforce_whole(std::span<const Sample> samples, const Algorithm& algorithm,
                                              uint64_t version) {
   StepMetrics of_survey;
-  LossBatch batch = TRY(survey(samples, version, of_survey, Asked::kTeacher));
-  const auto parts = parts_in(algorithm, samples);
-  batch.anchors = anchors_of(samples, parts);
+  const auto drawn = without_demonstrations(samples);
+  const double demonstrated = trained_tokens(samples.subspan(drawn.size()));
+  LossBatch batch = TRY(survey(drawn, version, of_survey, Asked::kTeacher));
+  const auto parts = parts_in(algorithm, drawn);
+  batch.anchors = anchors_of(drawn, parts);
   PartMetrics counted;
-  auto loss = batch_loss(batch, samples, parts, function_.get(), static_cast<int64_t>(version) + 1, counted);
+  auto loss = batch_loss(batch, drawn, parts, function_.get(), static_cast<int64_t>(version) + 1, counted);
   TRY(ranks_.agree(loss ? Status() : loss.error()));
   StepMetrics metrics;
   ValueLoss values;
@@ -120,6 +122,7 @@ Result<StepMetrics> Learner::reinforce_whole(std::span<const Sample> samples, co
   const auto accumulated = accumulate(
       samples,
       [&](size_t index, const TokenLogprobs& at, std::vector<double>& gradients, Outcome& outcome) {
+        if (index >= drawn.size()) return imitate(at, demonstrated, algorithm.demonstrations, gradients, outcome);
         compare(samples[index], at, version, outcome);
         std::copy_n(loss->grad_logprobs.begin() + static_cast<ptrdiff_t>(index * batch.length), gradients.size(),
                     gradients.begin());
@@ -136,7 +139,8 @@ Result<StepMetrics> Learner::reinforce_whole(std::span<const Sample> samples, co
     metrics.of_loss["value_loss"] = values.loss;
     metrics.of_loss["explained_variance"] = values.explained_variance;
   }
-  metrics = TRY(finish(samples, version, std::move(metrics)));
+  metrics.loss += demonstration_loss(samples, *accumulated, algorithm.demonstrations, metrics);
+  metrics = TRY(finish(drawn, version, std::move(metrics)));
   if (value_pass) TRY(critic_->step(stream_, value_pass->sum, updates_));
   return metrics;
 }
