@@ -1,5 +1,5 @@
-// Which epoch of each run a host has obeyed last, kept over its own restarts: whoever is of an older one was replaced by
-// a take-over, and is refused. Runs that were never taken over are not written down.
+// Which epoch of each run a host has obeyed last, kept over its own restarts: whoever is of an older one was replaced
+// by a take-over, and is refused. Runs that were never taken over are not written down.
 //
 // Thread safety: none; one host a file.
 #pragma once

@@ -35,7 +35,8 @@ Result<run::RunConfig> config_here(const fs::path& folder, run::RunConfig config
   if (is_there(folder / run::kMovedFile)) {
     const Json moved = TRY(parse_json(TRY(read_file(folder / run::kMovedFile, 1 << 16))));
     for (const auto& [key, path] : moved.items()) {
-      if (!path.is_string()) return fail(Status::corrupt("has what is no path").at((folder / run::kMovedFile).string()));
+      if (!path.is_string())
+        return fail(Status::corrupt("has what is no path").at((folder / run::kMovedFile).string()));
       for (const Field& field : schema.fields()) {
         if (field.path == key) field.set((folder / path.get<std::string>()).string());
       }
@@ -94,7 +95,10 @@ Status copy_run(const run::RunConfig& config, const fs::path& run_dir, standby::
 
 Result<TakeOver> take_over(const fs::path& given, bool accepts_loss, const Progress& progress) {
   const fs::path folder = fs::absolute(given).lexically_normal();
-  TRY(standby::read_record_of(folder));
+  if (auto known = standby::read_record_of(folder); !known) {
+    const Status& why = known.error();
+    return fail(why.code() == Code::kNotFound ? Status::invalid(why.message()).hint(why.hint()) : why);
+  }
   const auto claim = TRY(run::claim_run_dir(folder));
   if (!is_there(folder / kConfigFile) || !is_there(rollout::ledger_log_path(folder))) {
     return fail(Status::invalid(fmt::format("{} has no run yet: its first copy was not whole", folder.string()))
@@ -105,10 +109,10 @@ Result<TakeOver> take_over(const fs::path& given, bool accepts_loss, const Progr
     const auto lock = TRY(standby::RecordLock::take(folder));
     record = TRY(standby::read_record_of(folder));
     if (!record.is_taken && !record.behind.empty() && !accepts_loss) {
-      return fail(
-          Status::invalid(fmt::format("the run went on without this copy, which has not caught up: {}",
-                                      fmt::join(record.behind, ", ")))
-              .hint("go on in the run's own directory, by --resume; where that is lost, --accept-loss takes what is here"));
+      return fail(Status::invalid(fmt::format("the run went on without this copy, which has not caught up: {}",
+                                              fmt::join(record.behind, ", ")))
+                      .hint("go on in the run's own directory, by --resume; where that is lost, --accept-loss takes "
+                            "what is here"));
     }
     if (!record.is_taken) {
       record.is_taken = true;

@@ -2,8 +2,8 @@
 //
 // Before any role is started the run's process copies what was there beforehand (copy_run); log, trajectories and
 // checkpoints are copied by the processes that write them (run/standby.h). `tandem run --take-over DIR` makes a run
-// directory of the copy: from that moment nothing of the old side comes in any more, hosts obey the new epoch alone, and
-// paths of the config are those of the copy.
+// directory of the copy: from that moment nothing of the old side comes in any more, hosts obey the new epoch alone,
+// and paths of the config are those of the copy.
 //
 // Thread safety: none needed.
 #pragma once
@@ -25,8 +25,8 @@ struct TakeOver {
   uint64_t epoch = 0;
 };
 
-// Takes the run over whose copy `folder` is; once more where it was taken over already changes nothing. kNotFound where
-// it is no copy; kInvalid where the copy has no run yet, a run is on in it, or it lacks what the run has acknowledged
+// Takes the run over whose copy `folder` is; once more where it was taken over already changes nothing. kInvalid where
+// it is no copy, has no run yet, where a run is on in it, or it lacks what the run has acknowledged
 // without it, unless `accepts_loss`. Hosts that cannot be reached are left out; `progress` is told.
 Result<TakeOver> take_over(const fs::path& folder, bool accepts_loss,
                            const std::function<void(const std::string&)>& progress);

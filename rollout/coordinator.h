@@ -31,8 +31,8 @@ struct CoordinatorSettings {
   std::vector<std::string> alarms_off = {};  // not raised; names of kAlarmNames
   // Where the run has one: what follows from an event waits until the standby has it, too. Outlives the coordinator.
   standby::Replicator* standby = nullptr;
-  uint64_t epoch = 1;         // of the run
-  uint64_t most_unscored = 0;                // attempts in a row that may fail again without a reward; 0: any number
+  uint64_t epoch = 1;          // of the run
+  uint64_t most_unscored = 0;  // attempts in a row that may fail again without a reward; 0: any number
 };
 
 // Runs until the plan is done, or `stop` is set and everything that matters is on disk. kUnfit, with the reason, where

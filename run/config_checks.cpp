@@ -67,6 +67,11 @@ Status check_lent(const RunConfig& c) {
         .at("run.standby")
         .hint("name one of them, as run.hosts has it");
   }
+  if (c.run.standby_takes_over != "operator") {
+    return Status::invalid("a standby that takes over by itself, with a majority of the run's hosts, is not built yet")
+        .at("run.standby_takes_over")
+        .hint("leave it at operator, who says `tandem run --take-over`");
+  }
   if (c.run.key.empty()) {
     return Status::invalid("hosts are lent to who has their key")
         .at("run.key")

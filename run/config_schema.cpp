@@ -59,6 +59,9 @@ Schema schema_of(RunConfig& c) {
   s.add("run.standby_lost", c.run.standby_lost,
         "While the standby does not answer, the run waits for it, or goes on; what it does then is not in the copy",
         {"wait", "go_on"});
+  s.add("run.standby_takes_over", c.run.standby_takes_over,
+        "Who says that the standby goes on with the run; a majority of hosts is not built yet",
+        {"operator", "majority"});
   s.add("model.path", c.model.path,
         "Model directory to start from (Hugging Face layout), or a step of a run, which is copied: RUN@12, RUN@last, "
         "RUN@best");

@@ -112,8 +112,7 @@ Result<RunLayout> RunLayout::establish(const fs::path& run_dir) {
   Identity identity = TRY(draw_identity(run_dir));
   auto before = read_identity(run_dir);
   if (!before && before.error().code() != Code::kNotFound) return fail(std::move(before).error());
-  if (before && is_of(*before, identity)) 
-    return RunLayout(normal(run_dir), before->id, before->epoch, before->is_home);
+  if (before && is_of(*before, identity)) return RunLayout(normal(run_dir), before->id, before->epoch, before->is_home);
   TRY(write_identity(run_dir, identity));
   return RunLayout(normal(run_dir), identity.id, 1, false);
 }

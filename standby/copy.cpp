@@ -19,8 +19,7 @@ Status add_found(const fs::path& path, const std::string& name, std::vector<Foun
     return {};
   }
   const auto mapped = TRY(MappedFile::open(path));
-  found.push_back(
-      {.path = name, .bytes = mapped.bytes().size(), .digest = digest_of(mapped.bytes()), .link = ""});
+  found.push_back({.path = name, .bytes = mapped.bytes().size(), .digest = digest_of(mapped.bytes()), .link = ""});
   return {};
 }
 

@@ -162,19 +162,19 @@ Status Keeper::apply(OfRun& kept, Record& record, const std::string& stream, con
                      const wire::Incoming& message) {
   Copy& copy = kept.copy;
   return std::visit(
-      Overloaded{[&](const Survey& survey) -> Status {
-                   Surveyed surveyed{.folder = copy.folder().string(), .files = TRY(copy.survey(survey.paths))};
-                   kept.last_survey[stream] = {.life = request.life, .number = 1, .what = std::move(surveyed)};
-                   return {};
-                 },
-                 [&](const Extend& extend) { return copy.extend(extend, message.bulk(0)); },
-                 [&](const Put& put) { return copy.put(put, message.bulk(0)); },
-                 [&](const Link& link) { return copy.link(link); },
-                 [&](const Remove& remove) { return copy.remove(remove); },
-                 [&](const SetWhole& state) -> Status {
-                   const bool changes = state.whole ? record.behind.erase(stream) > 0 : record.behind.insert(stream).second;
-                   return changes ? write_record_of(copy.folder(), record) : Status();
-                 }},
+      Overloaded{
+          [&](const Survey& survey) -> Status {
+            Surveyed surveyed{.folder = copy.folder().string(), .files = TRY(copy.survey(survey.paths))};
+            kept.last_survey[stream] = {.life = request.life, .number = 1, .what = std::move(surveyed)};
+            return {};
+          },
+          [&](const Extend& extend) { return copy.extend(extend, message.bulk(0)); },
+          [&](const Put& put) { return copy.put(put, message.bulk(0)); },
+          [&](const Link& link) { return copy.link(link); }, [&](const Remove& remove) { return copy.remove(remove); },
+          [&](const SetWhole& state) -> Status {
+            const bool changes = state.whole ? record.behind.erase(stream) > 0 : record.behind.insert(stream).second;
+            return changes ? write_record_of(copy.folder(), record) : Status();
+          }},
       request.op);
 }
 

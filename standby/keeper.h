@@ -20,9 +20,9 @@
 namespace tandem::standby {
 
 struct KeeperSettings {
-  fs::path folder;   // of all copies; made when the first one begins
-  std::string host;  // where this host listens: a take-over begins with it
-  std::string key;   // file with its key
+  fs::path folder;                                        // of all copies; made when the first one begins
+  std::string host;                                       // where this host listens: a take-over begins with it
+  std::string key;                                        // file with its key
   std::function<void(const std::string& line)> say = {};  // from the thread: what happens, for people
 };
 

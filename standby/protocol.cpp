@@ -69,8 +69,9 @@ Status check_link(const Link& link) {
   return {};
 }
 
-void write_request(const Request& request, std::span<const std::byte> bytes, wire::Outgoing& message) {
-  auto out = message.body().initCopyRequest();
+bool has_bytes(const Op& op) { return std::holds_alternative<Extend>(op) || std::holds_alternative<Put>(op); }
+
+void write_request(const Request& request, std::span<const std::byte> bytes, wire::CopyRequest::Builder out) {
   out.setEpoch(request.epoch);
   out.setLife(request.life);
   out.setNumber(request.number);
@@ -81,11 +82,9 @@ void write_request(const Request& request, std::span<const std::byte> bytes, wir
                         },
                         [&](const Extend& extend) {
                           write_part(extend.path, extend.offset, 0, digest_of(bytes), false, out.initExtend());
-                          message.add_bulk(bytes);
                         },
                         [&](const Put& put) {
                           write_part(put.path, put.offset, put.total, put.digest, put.is_executable, out.initPut());
-                          message.add_bulk(bytes);
                         },
                         [&](const Link& link) {
                           auto to = out.initLink();

@@ -79,8 +79,10 @@ struct Answer {
   std::variant<Done, Surveyed, Unknown, Refused, Fenced> what;
 };
 
-// `bytes`: those of an Extend or a Put; they become the message's bulk frame.
-void write_request(const Request& request, std::span<const std::byte> bytes, wire::Outgoing& message);
+// `bytes`: those of an Extend or a Put, which are the message's one bulk frame.
+void write_request(const Request& request, std::span<const std::byte> bytes, wire::CopyRequest::Builder out);
+// Whether its message has a bulk frame.
+bool has_bytes(const Op& op);
 // kInvalid for what breaks a limit above or names what is no path below a run; kCorrupt where the bytes are not those
 // that were sent.
 Result<Request> read_request(const wire::Incoming& message);

@@ -1,7 +1,8 @@
 // DIR/standby.json: whose copy a directory is, which epoch the run has by it, and whether it was taken over.
 //
 // The epoch counts who may go on with the run: 1 at first, one more with each take-over. The record and the files of
-// the copy change under DIR/standby.lock alone, so from the moment of a take-over no late byte of the old side comes in.
+// the copy change under DIR/standby.lock alone, so from the moment of a take-over no late byte of the old side comes
+// in.
 //
 // Thread safety: none needed; several processes may use one directory.
 #pragma once
@@ -18,10 +19,10 @@ struct Record {
   uint64_t run = 0;
   std::string name;  // of the run, for people
   uint64_t epoch = 1;
-  bool is_taken = false;   // a run goes on here; nothing is copied any more
-  std::string holder;      // where, for people
-  std::string host;        // where the host listens that keeps the copy
-  std::string key;         // file with that host's key
+  bool is_taken = false;         // a run goes on here; nothing is copied any more
+  std::string holder;            // where, for people
+  std::string host;              // where the host listens that keeps the copy
+  std::string key;               // file with that host's key
   std::set<std::string> behind;  // streams that went on without the copy and have not caught up
 };
 

@@ -91,8 +91,7 @@ Result<uint64_t> Replicator::put(const std::string& path, const fs::path& source
   if (info.st_size > 0) digest = digest_of(TRY(MappedFile::open(at)).bytes());
   const std::lock_guard lock(mutex_);
   if (!source.empty()) sources_[path] = source;
-  const uint64_t mark =
-      source_.put(path, static_cast<uint64_t>(info.st_size), digest, (info.st_mode & S_IXUSR) != 0);
+  const uint64_t mark = source_.put(path, static_cast<uint64_t>(info.st_size), digest, (info.st_mode & S_IXUSR) != 0);
   poke(work_wake_.get());
   return mark;
 }
@@ -143,19 +142,31 @@ Status Replicator::check() const {
   const std::lock_guard lock(mutex_);
   if (source_.state() != Source::State::kFenced) return {};
   return Status::unfit(fmt::format("the run was taken over at {}: it has epoch {} there, and this is epoch {}",
-                                         source_.fence().holder, source_.fence().epoch, settings_.epoch));
+                                   source_.fence().holder, source_.fence().epoch, settings_.epoch));
 }
 
 Status Replicator::wait(uint64_t mark) const {
   {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] {
-      return source_.covers(mark) || is_cancelled_ || source_.state() == Source::State::kFenced;
-    });
+    changed_.wait(lock,
+                  [&] { return source_.covers(mark) || is_cancelled_ || source_.state() == Source::State::kFenced; });
     if (source_.covers(mark)) return {};
     if (is_cancelled_) return Status::cancelled("the process ends, and the standby has not answered");
   }
   return check();
+}
+
+Status Replicator::meet(Duration patience) const {
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, patience, [&] { return source_.has_answered() || is_cancelled_; });
+  }
+  return check();
+}
+
+std::vector<std::string> Replicator::news() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(news_, {});
 }
 
 void Replicator::cancel() {
@@ -198,7 +209,12 @@ std::optional<std::string> Replicator::read_part(const std::string& path, uint64
 
 // Under the lock.
 void Replicator::note(Source::Turn& turn, std::vector<Request>& requests) {
-  for (const std::string& line : turn.news) spdlog::warn("{}", line);
+  for (std::string& line : turn.news) {
+    if (settings_.keeps_news)
+      news_.push_back(std::move(line));
+    else
+      spdlog::warn("{}", line);
+  }
   std::move(turn.requests.begin(), turn.requests.end(), std::back_inserter(requests));
 }
 
@@ -219,7 +235,8 @@ void Replicator::send(const std::vector<Request>& requests) {
       return;
     }
     wire::Outgoing message;
-    write_request(request, std::as_bytes(std::span(*bytes)), message);
+    write_request(request, std::as_bytes(std::span(*bytes)), message.body().initCopyRequest());
+    if (has_bytes(request.op)) message.add_bulk(std::as_bytes(std::span(*bytes)));
     (void)socket_->send("", message);  // what is lost is sent again
   }
 }
@@ -262,7 +279,7 @@ void Replicator::work() {
       }
       auto turn = source_.tick(clock.now());
       note(turn, requests);
-      has_changed = before != std::pair(source_.held(), source_.state());
+      has_changed = !answers.empty() || before != std::pair(source_.held(), source_.state());
       if (before.second != source_.state()) state_since_ = clock.now();
     }
     if (has_changed) {

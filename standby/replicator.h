@@ -23,15 +23,16 @@ namespace tandem::standby {
 
 struct ReplicatorSettings {
   fs::path run_dir;
-  std::string run;      // its name, for people
+  std::string run;  // its name, for people
   uint64_t run_id = 0;
-  uint64_t epoch = 1;   // of the run
-  std::string stream;   // of this process: "coordinator-0"
-  uint64_t start = 1;   // which start of the process this is, as counted
+  uint64_t epoch = 1;              // of the run
+  std::string stream;              // of this process: "coordinator-0"
+  uint64_t start = 1;              // which start of the process this is, as counted
   std::vector<std::string> paths;  // of the run directory, that are this process's to copy
   std::string address;             // of the standby
   wire::Secret secret;
-  bool goes_on = false;  // without a standby that is lost
+  bool goes_on = false;     // without a standby that is lost
+  bool keeps_news = false;  // for news(); else they are logged
 };
 
 class Replicator {
@@ -61,6 +62,11 @@ class Replicator {
   // kUnfit where the run was taken over.
   Status check() const;
   bool is_waited_for() const;  // something is wanted, and the standby does not answer
+  // Waits for its first word, for so long at most. kUnfit where the run was taken over.
+  Status meet(Duration patience) const;
+  // What has happened since the last call, for people.
+  std::vector<std::string> news();
+
   // For status.json: {host, state, since, folder, behind}.
   Json report(double unix_now) const;
 
@@ -80,6 +86,7 @@ class Replicator {
   std::map<std::string, fs::path> sources_;  // of files that lie elsewhere
   bool is_ending_ = false, is_cancelled_ = false;
   Time state_since_{};
+  std::vector<std::string> news_;
   std::optional<wire::Socket> socket_;  // the thread's
   std::thread thread_;
 };

@@ -11,13 +11,16 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Duration kLongestGap = 1s;       // between ticks; what is longer is our own absence
-constexpr Duration kSendAgain = 1s;        // without an answer
-constexpr Duration kSurveyAgain = 5s;      // it takes as long as reading all that is there
-constexpr double kSurveySilence = 15;      // seconds
-constexpr Duration kIdleWord = 1s;         // so that a standby that is lost is found without a want
+constexpr Duration kLongestGap = 1s;   // between ticks; what is longer is our own absence
+constexpr Duration kSendAgain = 1s;    // without an answer
+constexpr Duration kSurveyAgain = 5s;  // it takes as long as reading all that is there
+constexpr double kSurveySilence = 15;  // seconds
+constexpr Duration kIdleWord = 1s;     // so that a standby that is lost is found without a want
 constexpr Duration kAfterRefusal = 1s;
 constexpr size_t kMostUnderWay = 64;
+// Then the other side waits for something else than what is under way: it has begun anew, and a late survey made it
+// take this life for a new one.
+constexpr int kMostFruitless = 8;
 
 }  // namespace
 
@@ -45,8 +48,12 @@ uint64_t Source::extend(const std::string& path, uint64_t bytes) {
 }
 
 uint64_t Source::put(const std::string& path, uint64_t bytes, const Digest& digest, bool is_executable) {
-  wanted_[path] = {.kind = Kind::kFile, .bytes = bytes, .digest = digest, .is_executable = is_executable,
-                   .target = {}, .order = ++order_};
+  wanted_[path] = {.kind = Kind::kFile,
+                   .bytes = bytes,
+                   .digest = digest,
+                   .is_executable = is_executable,
+                   .target = {},
+                   .order = ++order_};
   ++mark_;
   if (is_compared_) enqueue(Put{.path = path, .total = bytes, .digest = digest, .is_executable = is_executable});
   return mark_;
@@ -78,6 +85,7 @@ void Source::begin() {
   under_way_bytes_ = 0;
   under_way_.push_back({.number = 1, .op = Survey{terms_.paths}});
   begin_at_ = last_progress_ = {};
+  fruitless_ = 0;
   if (state_ == State::kCopying || state_ == State::kWhole) state_ = State::kComparing;
 }
 
@@ -108,7 +116,10 @@ Source::Turn Source::tick(Time now) {
 }
 
 void Source::send_again(Time now, Turn& turn) {
-  if (under_way_.empty() || now - last_progress_ < (is_compared_ ? kSendAgain : kSurveyAgain)) return;
+  const Duration patience = is_compared_ ? kSendAgain : kSurveyAgain;
+  const bool is_begun = last_progress_ != Time{};  // else nothing of this life was sent
+  if (under_way_.empty() || (is_begun && now - last_progress_ < patience)) return;
+  if (fruitless_ > kMostFruitless) begin();
   last_progress_ = now;
   for (const Sent& sent : under_way_) turn.requests.push_back(request_of(sent));
 }
@@ -153,6 +164,7 @@ Source::Turn Source::on(const Answer& answer, Time now) {
   Turn turn;
   if (state_ == State::kFenced || answer.life != life_) return turn;
   last_answer_ = now;
+  has_answered_ = true;
   if (last_tick_ == Time{}) last_tick_ = now;
   if (const auto* fenced = std::get_if<Fenced>(&answer.what)) {
     if (fenced->epoch < terms_.epoch) return turn;
@@ -182,7 +194,9 @@ Source::Turn Source::on(const Answer& answer, Time now) {
     last_progress_ = now;
     compare(*surveyed);
   } else if (is_compared_) {
+    if (!under_way_.empty() && under_way_.front().number > answer.number) ++fruitless_;
     while (!under_way_.empty() && under_way_.front().number <= answer.number) {
+      fruitless_ = 0;
       held_ = std::max(held_, under_way_.front().mark);
       under_way_bytes_ -= under_way_.front().bytes;
       last_progress_ = now;

@@ -70,9 +70,10 @@ class Source {
   std::string_view shown_state() const;  // of status.json
   // Whether the owner need not wait for the mark: it is held, or the owner goes on without.
   bool covers(uint64_t mark) const { return held_ >= mark || (terms_.goes_on && state_ == State::kLost); }
-  const std::string& folder() const { return folder_; }   // of the copy; empty: not known yet
-  const Status& trouble() const { return trouble_; }      // why it refused last
-  const Fenced& fence() const { return fence_; }          // in kFenced
+  bool has_answered() const { return has_answered_; }
+  const std::string& folder() const { return folder_; }  // of the copy; empty: not known yet
+  const Status& trouble() const { return trouble_; }     // why it refused last
+  const Fenced& fence() const { return fence_; }         // in kFenced
   double silent_seconds(Time now) const { return to_seconds(now - last_answer_); }
   size_t files() const { return wanted_.size(); }
 
@@ -114,7 +115,8 @@ class Source {
   uint64_t mark_ = 0, held_ = 0, order_ = 0;
   uint64_t life_, number_ = 0;  // the last one that was sent
   bool is_compared_ = false;    // of this life
-  bool was_lost_ = false;
+  int fruitless_ = 0;           // answers since the last progress that brought none
+  bool was_lost_ = false, has_answered_ = false;
   std::string folder_;
   Status trouble_;
   Fenced fence_;

@@ -42,7 +42,8 @@ std::set<std::string> checkpoint_names(const fs::path& run_dir) {
 // What there is already, for the standby to have, too.
 Status copy_earlier(const fs::path& run_dir, const TrajectoryStore& store, standby::Replicator& standby) {
   (void)standby.extend(kTrajectories, store.bytes());
-  for (const auto& [step, folder] : checkpoints_of(run_dir)) TRY(standby.put_all(checkpoint_name(step), "learner.json"));
+  for (const auto& [step, folder] : checkpoints_of(run_dir))
+    TRY(standby.put_all(checkpoint_name(step), "learner.json"));
   std::error_code error;
   if (fs::exists(run_dir / "export", error)) TRY(standby.put_all("export"));
   return {};

@@ -196,6 +196,8 @@ void record_failure(const RunOptions& options, const Status& failure) {
   (void)write_file(run_dir / "failure.json", record.dump(2) + "\n");
 }
 
+constexpr Duration kStandbyPatience = std::chrono::seconds(5);
+
 // Where a run goes on that was taken over; empty for all others.
 std::string holder_of(const fs::path& run_dir) {
   const auto record = standby::read_record_of(run_dir);
@@ -396,10 +398,12 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
     const auto files = tasks ? std::span<const envs::Task>(tasks->tasks()) : std::span<const envs::Task>();
     TRY(prepare_search(*encoder, files, run_dir));
   }
-  if (launching.hosts) TRY(launching.hosts->prepare([](const std::string& line) { fmt::print(stderr, "{}\n", line); }));
-
   const auto standby =
       TRY(run::replicator_of(config, layout, run_dir, {wire::Role::kSupervisor, 0}, static_cast<uint64_t>(attempt)));
+  // Before other hosts are asked: one that is not there must not hide who has the run now.
+  if (exists && standby) TRY(standby->meet(kStandbyPatience));
+  if (launching.hosts) TRY(launching.hosts->prepare([](const std::string& line) { fmt::print(stderr, "{}\n", line); }));
+
   if (standby)
     TRY(hosts::copy_run(config, run_dir, *standby, [](const std::string& line) { fmt::print(stderr, "{}\n", line); }));
 
@@ -444,6 +448,9 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
     if (disk.has_run_out()) {
       screen.note(disk.why().message());
       supervisor.interrupt({run::Supervision::Interrupted::By::kScheduler});
+    }
+    if (standby) {
+      for (std::string& line : standby->news()) supervisor.note(std::move(line));
     }
     while (const auto interrupt = next_interrupt()) supervisor.interrupt(*interrupt);
     for (; shown_notes < supervisor.notes().size(); ++shown_notes) screen.note(supervisor.notes()[shown_notes]);
@@ -532,10 +539,12 @@ Status read_what_is_run(RunOptions& options) {
     return {};
   }
   if (options.resume_or_start || options.dry_run || !options.run_dir.empty())
-    return Status::invalid("--take-over says which run it is, and begins at once: leave out --run-dir, --resume-or-start and --dry-run");
+    return Status::invalid(
+        "--take-over says which run it is, and begins at once: leave out --run-dir, --resume-or-start and --dry-run");
   if (!options.config.empty()) {
     if (options.config.find('=') == std::string::npos)
-      return Status::invalid(fmt::format("--take-over goes on with the config of the run; leave out {}", options.config));
+      return Status::invalid(
+          fmt::format("--take-over goes on with the config of the run; leave out {}", options.config));
     options.overrides.insert(options.overrides.begin(), std::exchange(options.config, {}));
   }
   const auto taken = TRY(hosts::take_over(options.take_over, options.accept_loss,
@@ -563,9 +572,10 @@ Action add_run(CLI::App& command) {
           "start it. For job scripts")
       ->excludes(resume);
   command
-      .add_option("--take-over", options->take_over,
-                  "Go on with the run whose copy is in this folder of its standby (run.standby), where its own machine is "
-                  "lost. In place of CONFIG")
+      .add_option(
+          "--take-over", options->take_over,
+          "Go on with the run whose copy is in this folder of its standby (run.standby), where its own machine is "
+          "lost. In place of CONFIG")
       ->excludes(resume);
   command.add_flag("--accept-loss", options->accept_loss,
                    "With --take-over: also where the run went on without the copy");

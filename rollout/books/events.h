@@ -90,9 +90,9 @@ struct TakenOver {  // the run goes on from its copy on another host; whoever is
 };
 struct FinishRequested {};
 struct CoordinatorStarted {};  // with this log: whoever wants episodes introduces itself again
-using Event = std::variant<PlanSet, Extended, ConfigSet, WorkerJoined, WorkerLost, Pull, Commit, TrainerJoined, Trained,
-                           Checkpointed, Expired, Claimed, StealEnded, FinishRequested, CoordinatorStarted, Compared,
-                           TakenOver>;
+using Event =
+    std::variant<PlanSet, Extended, ConfigSet, WorkerJoined, WorkerLost, Pull, Commit, TrainerJoined, Trained,
+                 Checkpointed, Expired, Claimed, StealEnded, FinishRequested, CoordinatorStarted, Compared, TakenOver>;
 
 // Of the log: 1 did not say the plan.
 inline constexpr int kLogFormat = 2;
