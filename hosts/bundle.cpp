@@ -116,6 +116,15 @@ Result<Bundle> bundle_of(const run::RunConfig& config, const fs::path& run_dir) 
   return bundle;
 }
 
+Result<Json> moved_paths(const run::RunConfig& config, const fs::path& run_dir) {
+  Json moved = Json::object();
+  if (!config.env.profile.empty()) moved["env.profile"] = kHomeHarness;
+  if (!config.env.encoder.empty()) moved["env.encoder"] = kHomeEncoder;
+  if (!config.env.packages.lock.empty()) moved["env.packages.lock"] = kPackagesLock;
+  if (!config.tasks.path.empty()) moved["tasks.path"] = TRY(task_source(run_dir)).path;
+  return moved;
+}
+
 Result<std::vector<HomeText>> texts_of(const run::RunConfig& config, const fs::path& run_dir, const fs::path& home) {
   run::RunConfig there = config;
   there.run.key.clear();

@@ -101,7 +101,9 @@ Status HostLauncher::connect(const std::string& address, size_t index) {
   Line line({.name = run::name_of_host(address),
              .open = {.version = settings_.version,
                       .weights = settings_.config.model.weights,
-                      .run = run::name_of_run(settings_.run_dir)},
+                      .run = run::name_of_run(settings_.run_dir),
+                      .epoch = settings_.layout.epoch(),
+                      .holder = settings_.holder},
              .numerics_id = settings_.numerics_id,
              .bundle = &bundle_,
              .texts = [this, index](const fs::path& home) { return texts_for(index, home); }});
@@ -370,6 +372,13 @@ run::Where HostLauncher::where(int64_t process) const {
     return {.host = std::string(run::kLocalHost), .pid = process < kFirstRemote ? process : 0};
   const Line& line = hosts_[found->second.host]->line;
   return {.host = line.name(), .pid = line.pid(static_cast<uint64_t>(process))};
+}
+
+std::string HostLauncher::taken_over() const {
+  for (const auto& host : hosts_) {
+    if (host->line.fence()) return host->line.refusal().message();
+  }
+  return "";
 }
 
 Json HostLauncher::hosts() const {

@@ -32,6 +32,7 @@ struct LauncherSettings {
   std::string version;      // of the program
   std::string numerics_id;  // of this machine, in the run's format of weights
   Needs needs;              // of memory
+  std::string holder = {};  // where the run was taken over, for people
 };
 
 class HostLauncher final : public run::Launcher {
@@ -50,6 +51,8 @@ class HostLauncher final : public run::Launcher {
   void await(int64_t process) override;
   std::string no_room_for(const wire::Peer& peer) const override;
   run::Where where(int64_t process) const override;
+  // Why this side of the run is to end: a host obeys a later epoch of it. Empty where none does.
+  std::string taken_over() const;
   std::vector<std::string> news() override { return std::exchange(news_, {}); }
   Json hosts() const override;
   std::string desk() const override { return desk_ ? desk_->address() : ""; }

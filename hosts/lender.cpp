@@ -7,7 +7,9 @@
 
 #include "base/overloaded.h"
 #include "base/unique_number.h"
+#include "hosts/epochs.h"
 #include "hosts/session.h"
+#include "standby/keeper.h"
 
 namespace tandem::hosts {
 namespace {
@@ -29,15 +31,28 @@ struct Lease {
 
 class Lender {
  public:
-  Lender(const LenderSettings& settings, Store store, const Clock& clock, wire::Socket socket)
-      : settings_(settings), store_(std::move(store)), clock_(clock), socket_(std::move(socket)) {}
+  Lender(const LenderSettings& settings, Store store, Epochs epochs, const Clock& clock, wire::Socket socket)
+      : settings_(settings),
+        store_(std::move(store)),
+        epochs_(std::move(epochs)),
+        clock_(clock),
+        socket_(std::move(socket)),
+        keeper_({.folder = settings.store / "standby",
+                 .host = socket_.address(),
+                 .key = settings.key,
+                 .say = settings.say}) {}
   ~Lender() { end_run(); }
 
   void run(const std::atomic<int>& interrupts) {
     for (;;) {
       wire::Socket* const sockets[] = {&socket_};
-      wire::wait(sockets, kTurn);
+      wire::wait(sockets, kTurn, keeper_.wake_fd());
       receive();
+      keeper_.turn([this](const standby::Keeper::Reply& reply) {
+        wire::Outgoing out(reply.id, reply.run);
+        standby::write_answer(reply.answer, out.body().initCopyAnswer());
+        (void)socket_.send(reply.to, out);
+      });
       for (const run::Ending& ending : launcher_.poll()) {
         if (lease_) lease_->session.ended(ending);
       }
@@ -86,6 +101,10 @@ class Lender {
     for (int i = 0; i < 256; ++i) {
       auto message = socket_.receive();
       if (!message) break;
+      if (message->body().isCopyRequest() && message->protocol() == wire::kProtocolVersion) {
+        keeper_.take(std::move(*message));
+        continue;
+      }
       if (!message->body().isHostRequest()) continue;
       if (message->protocol() == wire::kProtocolVersion && message->body().getHostRequest().isBeat())
         beats.insert_or_assign(message->sender(), std::move(*message));
@@ -150,6 +169,7 @@ class Lender {
   }
 
   Result<Answer> begin(const wire::Incoming& message, uint64_t session, const Open& open) {
+    if (const auto fenced = TRY(epochs_.admit(message.run(), open.epoch, open.holder))) return *fenced;
     if (draining_since_) return fail(Status::unavailable("it is draining, and takes no run"));
     // Another life of the supervisor of the same run takes the place of the one before.
     if (lease_ && lease_->run != message.run())
@@ -243,8 +263,10 @@ class Lender {
 
   const LenderSettings& settings_;
   Store store_;
+  Epochs epochs_;
   const Clock& clock_;
   wire::Socket socket_;
+  standby::Keeper keeper_;
   run::LocalLauncher launcher_;
   std::optional<Lease> lease_;
   std::optional<Time> draining_since_, empty_since_;
@@ -257,9 +279,10 @@ Status lend(const LenderSettings& settings, Store store, const Clock& clock, con
   zmq::context_t context;
   const wire::Identity identity{
       .sender = "host", .epoch = unique_number(), .run = wire::kEveryRun, .hears_other_protocols = true};
+  auto epochs = TRY(Epochs::open(settings.store / "epochs.json"));
   auto socket = TRY(wire::Socket::listen(context, settings.address, identity, &settings.secret));
   if (settings.on_address) settings.on_address(socket.address());
-  Lender(settings, std::move(store), clock, std::move(socket)).run(interrupts);
+  Lender(settings, std::move(store), std::move(epochs), clock, std::move(socket)).run(interrupts);
   return {};
 }
 

@@ -25,6 +25,8 @@ struct LenderSettings {
   uint64_t memory_bytes = 0;  // the same
   bool once = false;          // returns when a run has said that it is over
   double drain_seconds = 90;  // for processes that were asked to end
+  fs::path store;             // folder of the store: epochs of runs are kept there, and copies of runs
+  std::string key;            // file with the secret
   // What arithmetic is done here in a number format of weights; kInvalid for a format that is none.
   std::function<Result<std::string>(const std::string& weights)> numerics_id;
   // Whether roles can work in a home that is settled, on this machine. May take some seconds.

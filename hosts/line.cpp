@@ -73,6 +73,7 @@ Line::Turn Line::on(const Answer& answer, Time now) {
   if (const auto* took = std::get_if<Took>(&answer)) on(*took, turn);
   if (const auto* state = std::get_if<HostState>(&answer)) on(*state, now, turn);
   if (const auto* refused = std::get_if<Refused>(&answer)) on(*refused, turn);
+  if (const auto* fenced = std::get_if<Fenced>(&answer)) on(*fenced, turn);
   if (std::holds_alternative<Settled>(answer) && state_ == State::kSettling) {
     state_ = State::kUp;
     next_ask_ = {};
@@ -200,6 +201,15 @@ void Line::on(const Refused& refused, Turn& turn) {
     default:
       return;
   }
+}
+
+void Line::on(const Fenced& fenced, Turn& turn) {
+  if (fenced.epoch <= terms_.open.epoch || fence_) return;
+  fence_ = fenced;
+  refuse(Status::unfit(fmt::format("the run was taken over at {}: it has epoch {} there, and this is epoch {}",
+                                   fenced.holder, fenced.epoch, terms_.open.epoch)),
+         turn);
+  lose_jobs(fmt::format("was ended by host {}: the run was taken over", name()), turn);
 }
 
 void Line::refuse(Status why, Turn& turn) {

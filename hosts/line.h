@@ -69,6 +69,8 @@ class Line {
   std::string_view shown_state() const;  // of status.json
   bool takes_roles() const { return state_ == State::kUp; }
   const Status& refusal() const { return refusal_; }  // where it is refused
+  // Where the host has the run in a later epoch: it was taken over, and this side is to end.
+  const std::optional<Fenced>& fence() const { return fence_; }
   const std::string& name() const { return terms_.name; }
   const Opened& opened() const { return opened_; }
   bool has(uint64_t number) const { return jobs_.contains(number); }
@@ -94,6 +96,7 @@ class Line {
   void on(const Took& took, Turn& turn);
   void on(const HostState& state, Time now, Turn& turn);
   void on(const Refused& refused, Turn& turn);
+  void on(const Fenced& fenced, Turn& turn);
   void send_chunks(Turn& turn);
   void settle(Turn& turn);
   void reopen() { state_ = State::kReaching, next_ask_ = {}; }
@@ -104,6 +107,7 @@ class Line {
   const Terms terms_;
   State state_ = State::kReaching;
   Status refusal_;
+  std::optional<Fenced> fence_;
   Opened opened_;
   std::map<uint64_t, Job> jobs_;
   std::deque<Coming> coming_;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/overloaded.h"
 
 namespace tandem::hosts {
@@ -138,6 +140,8 @@ void write_request(uint64_t session, const Request& request, wire::HostRequest::
                           to.setVersion(open.version);
                           to.setWeights(open.weights);
                           to.setRun(open.run);
+                          to.setEpoch(open.epoch);
+                          to.setHolder(open.holder);
                         },
                         [&](const Offer& offer) {
                           write_files(offer.files, out.initOffer(static_cast<unsigned>(offer.files.size())));
@@ -160,7 +164,11 @@ Result<Request> read_request(wire::HostRequest::Reader in) {
   switch (in.which()) {
     case wire::HostRequest::OPEN: {
       const auto open = in.getOpen();
-      return Open{.version = open.getVersion(), .weights = open.getWeights(), .run = open.getRun()};
+      return Open{.version = open.getVersion(),
+                  .weights = open.getWeights(),
+                  .run = open.getRun(),
+                  .epoch = std::max<uint64_t>(open.getEpoch(), 1),
+                  .holder = open.getHolder()};
     }
     case wire::HostRequest::OFFER:
       return TRY(read_offer(in.getOffer()));
@@ -202,6 +210,11 @@ void write_answer(uint64_t session, const Answer& answer, wire::HostAnswer::Buil
                           auto to = out.initRefused();
                           to.setCode(std::string(to_string(refused.why.code())));
                           to.setMessage(refused.why.to_string());
+                        },
+                        [&](const Fenced& fenced) {
+                          auto to = out.initFenced();
+                          to.setEpoch(fenced.epoch);
+                          to.setHolder(fenced.holder);
                         }},
              answer);
 }
@@ -231,6 +244,8 @@ Result<Answer> read_answer(wire::HostAnswer::Reader in) {
       return Closed{};
     case wire::HostAnswer::REFUSED:
       return Refused{wire::read_failure(in.getRefused())};
+    case wire::HostAnswer::FENCED:
+      return Fenced{.epoch = in.getFenced().getEpoch(), .holder = in.getFenced().getHolder()};
   }
   return fail(Status::invalid("a host answered what this version does not know"));
 }

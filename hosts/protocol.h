@@ -16,6 +16,7 @@
 #include "base/digest.h"
 #include "base/file.h"
 #include "run/launcher.h"
+#include "standby/protocol.h"
 #include "wire/socket.h"
 
 namespace tandem::hosts {
@@ -53,6 +54,8 @@ struct HostJob {
 
 struct Open {
   std::string version, weights, run;
+  uint64_t epoch = 1;       // of the run (run/layout.h)
+  std::string holder = {};  // where it was taken over, for people
 };
 struct Offer {
   std::vector<HomeFile> files;
@@ -109,7 +112,8 @@ struct Closed {};
 struct Refused {
   Status why;
 };
-using Answer = std::variant<Opened, Missing, Took, Settled, HostState, Closed, Refused>;
+using standby::Fenced;  // the run was taken over: this is an older epoch of it
+using Answer = std::variant<Opened, Missing, Took, Settled, HostState, Closed, Refused, Fenced>;
 
 void write_request(uint64_t session, const Request& request, wire::HostRequest::Builder out);
 // kInvalid, with what is wrong, for what breaks a limit above.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <deque>
 #include <set>
 
 #include "rollout/books/lease.h"
@@ -42,24 +43,26 @@ class Coordinator {
   Status run(const std::atomic<bool>& stop) {
     // Of steps whose trainer and coordinator were killed before their line was written.
     for (const uint64_t step : metrics_log_.missing(ledger_.steps_trained())) carry_out(StepDone{step});
+    if (settings_.standby != nullptr) (void)settings_.standby->extend("metrics.jsonl", metrics_log_.bytes());
     done_ = ledger_.finished();
     link_measured_checkpoints(settings_.run_dir, ledger_);
     if (!done_) TRY(apply(CoordinatorStarted{}));
     TRY(carry_out_pending());
     while (!done_) {
       wire::Socket* const sockets[] = {&socket_};
-      wire::wait(sockets, 50ms);
+      wire::wait(sockets, 50ms, settings_.standby != nullptr ? settings_.standby->wake_fd() : -1);
       for (int i = 0; i < 256; ++i) {
         auto message = socket_.receive();
         if (!message) break;
         TRY(on(*message));
       }
       for (const Compared& compared : judging_.take()) TRY(on_compared(compared));
+      wait_with_deadlines();
       TRY(check_deadlines());
       TRY(end_thefts());
       if (stop && !finishing_ && !notes_.verdict()) TRY(finish());
       TRY(carry_out_pending());
-      if (finishing_ && (trainer_saved_ || clock_.now() > finish_deadline_)) done_ = true;
+      if (finishing_ && ((trainer_saved_ && uncopied_.empty()) || clock_.now() > finish_deadline_)) done_ = true;
       publish_directory();
       report();
       if (notes_.verdict() && !done_ && !finishing_ && (stop || is_verdict_old())) break;
@@ -95,9 +98,38 @@ class Coordinator {
 
   // One wait for the disk a turn, however many events came in.
   Status carry_out_pending() {
+    if (settings_.standby != nullptr) return carry_out_copied();
     if (std::exchange(must_sync_, false)) TRY(log_.sync());
     for (const Action& action : std::exchange(pending_, {})) std::visit([&](const auto& a) { carry_out(a); }, action);
     return log_.save_snapshot_if_due();
+  }
+
+  // The same where the run has a standby: both disks are waited for, and the second one without standing still.
+  Status carry_out_copied() {
+    standby::Replicator& standby = *settings_.standby;
+    standby.clear();
+    if (log_.bytes() > copied_bytes_) {
+      copied_bytes_ = log_.bytes();
+      copied_mark_ = standby.extend("ledger/events.log", copied_bytes_);
+    }
+    const bool is_durable = std::exchange(must_sync_, false);
+    if (is_durable) TRY(log_.sync());
+    if (is_durable || !pending_.empty())
+      uncopied_.push_back({.mark = is_durable ? copied_mark_ : 0, .actions = std::exchange(pending_, {})});
+    TRY(standby.check());
+    while (!uncopied_.empty() && standby.covers(uncopied_.front().mark)) {
+      for (const Action& action : uncopied_.front().actions) std::visit([&](const auto& a) { carry_out(a); }, action);
+      uncopied_.pop_front();
+    }
+    return log_.save_snapshot_if_due();
+  }
+
+  // No episode is late while the run waits for its standby.
+  void wait_with_deadlines() {
+    const Time now = clock_.now();
+    const Duration since = now - std::exchange(last_turn_, now);
+    if (settings_.standby == nullptr || !settings_.standby->is_waited_for()) return;
+    for (auto& [key, deadline] : deadlines_) deadline += since;
   }
 
   Status on(const wire::Incoming& message) {
@@ -119,6 +151,8 @@ class Coordinator {
       return {};
     }
     const std::string& worker = message.sender();
+    // It comes again; the log is not to grow by it while nothing can follow from it.
+    if (body.isCommit() && settings_.standby != nullptr && settings_.standby->is_waited_for()) return {};
     switch (body.which()) {
       case wire::Body::HEARTBEAT: {
         member->doing = body.getHeartbeat().getDoing();
@@ -324,6 +358,7 @@ class Coordinator {
     notes_.add_to(line, done.step);
     last_step_ = line;
     metrics_log_.append(line);
+    if (settings_.standby != nullptr) (void)settings_.standby->extend("metrics.jsonl", metrics_log_.bytes());
   }
   void carry_out(const HeldoutBegun& begun) {
     link_measured_checkpoints(settings_.run_dir, ledger_);
@@ -425,6 +460,7 @@ class Coordinator {
     status["roles"] = members_.report(now);
     status["last_step"] = last_step_;
     status["failures"] = notes_.failures();
+    if (settings_.standby != nullptr) status["standby"] = settings_.standby->report(clock_.unix_seconds());
     if (notes_.verdict() && !done_) status["given_up"] = *notes_.verdict();
     wire::Outgoing message;
     message.body().setStatusReport(dump_json(status));
@@ -437,6 +473,13 @@ class Coordinator {
   LedgerLog log_;
   std::vector<Action> pending_;
   bool must_sync_ = false;
+  struct Uncopied {  // what follows from events that the standby does not have yet
+    uint64_t mark = 0;
+    std::vector<Action> actions;
+  };
+  std::deque<Uncopied> uncopied_;
+  uint64_t copied_bytes_ = 0, copied_mark_ = 0;
+  Time last_turn_ = clock_.now();
   const Ledger& ledger_ = log_.ledger();
   Members members_;
   Judging judging_{settings_.judging};
@@ -466,6 +509,11 @@ Status run_coordinator(const CoordinatorSettings& settings, const Clock& clock, 
   auto socket = TRY(wire::Socket::listen(context, settings.address, settings.identity,
                                          settings.secret ? &*settings.secret : nullptr));
   const Ledger& ledger = log.ledger();
+  if (ledger.epoch() > settings.epoch) {
+    return Status::unfit(fmt::format("the log has epoch {} of the run, and this is epoch {}: it was taken over",
+                                     ledger.epoch(), settings.epoch))
+        .at(ledger_log_path(settings.run_dir).string());
+  }
   spdlog::info("coordinator on {}: step {} of {}, {} episodes in the books", settings.address, ledger.steps_trained(),
                ledger.plan().steps, ledger.books().admitted);
   return Coordinator(settings, clock, std::move(socket), std::move(log)).run(stop);

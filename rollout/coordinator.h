@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "rollout/books/ledger_log.h"
 #include "rollout/judging.h"
+#include "standby/replicator.h"
 #include "wire/directory.h"
 #include "wire/socket.h"
 
@@ -28,11 +29,15 @@ struct CoordinatorSettings {
   double episode_seconds = 300;              // after which an episode is taken back
   JudgingSettings judging = {};              // of groups that are complete
   std::vector<std::string> alarms_off = {};  // not raised; names of kAlarmNames
-  uint64_t most_unscored = 0;                // attempts in a row that may fail again without a reward; 0: any number
+  // Where the run has one: what follows from an event waits until the standby has it, too. Outlives the coordinator.
+  standby::Replicator* standby = nullptr;
+  uint64_t epoch = 1;          // of the run
+  uint64_t most_unscored = 0;  // attempts in a row that may fail again without a reward; 0: any number
 };
 
 // Runs until the plan is done, or `stop` is set and everything that matters is on disk. kUnfit, with the reason, where
 // more than most_unscored attempts in a row, at episodes that had failed before, got no reward.
+// kUnfit where the run was taken over.
 Status run_coordinator(const CoordinatorSettings& settings, const Clock& clock, const std::atomic<bool>& stop);
 
 // How far a run is, as the coordinator reports it: phase, step, steps, late_commits, episodes.

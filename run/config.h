@@ -31,6 +31,7 @@ struct RunConfig {
     double start_seconds = 120;
     std::vector<std::string> hosts, topology;
     std::string key, address;
+    std::string standby, standby_lost = "wait", standby_takes_over = "operator";
   } run;
   std::string device = "cpu";  // of all that compute a model, but for the two below
   struct {

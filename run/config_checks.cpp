@@ -45,7 +45,7 @@ Status check_lent(const RunConfig& c) {
   if (hosts.empty()) {
     for (const auto& [key, is_set] :
          {std::pair("run.key", !c.run.key.empty()), std::pair("run.topology", !c.run.topology.empty()),
-          std::pair("run.address", !c.run.address.empty())}) {
+          std::pair("run.address", !c.run.address.empty()), std::pair("run.standby", !c.run.standby.empty())}) {
       if (is_set) return Status::invalid("says something of hosts, and run.hosts names none").at(key);
     }
     return {};
@@ -61,6 +61,16 @@ Status check_lent(const RunConfig& c) {
           .at("run.hosts")
           .hint("give tcp://ADDRESS:PORT, as `tandem host --listen` says it");
     }
+  }
+  if (!c.run.standby.empty() && std::find(hosts.begin(), hosts.end(), c.run.standby) == hosts.end()) {
+    return Status::invalid(fmt::format("\"{}\" is not in run.hosts", c.run.standby.substr(0, 100)))
+        .at("run.standby")
+        .hint("name one of them, as run.hosts has it");
+  }
+  if (c.run.standby_takes_over != "operator") {
+    return Status::invalid("a standby that takes over by itself, with a majority of the run's hosts, is not built yet")
+        .at("run.standby_takes_over")
+        .hint("leave it at operator, who says `tandem run --take-over`");
   }
   if (c.run.key.empty()) {
     return Status::invalid("hosts are lent to who has their key")

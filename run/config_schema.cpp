@@ -53,6 +53,15 @@ Schema schema_of(RunConfig& c) {
         "an environment server beside them");
   s.add("run.address", c.run.address,
         "IP address of this machine for its hosts; empty: that of the route to the first");
+  s.add("run.standby", c.run.standby,
+        "One of run.hosts, tcp://ADDRESS:PORT: log, trajectories and checkpoints are on its disk, too, before they are "
+        "acknowledged, and `tandem run --take-over` goes on there; empty: none");
+  s.add("run.standby_lost", c.run.standby_lost,
+        "While the standby does not answer, the run waits for it, or goes on; what it does then is not in the copy",
+        {"wait", "go_on"});
+  s.add("run.standby_takes_over", c.run.standby_takes_over,
+        "Who says that the standby goes on with the run; a majority of hosts is not built yet",
+        {"operator", "majority"});
   s.add("model.path", c.model.path,
         "Model directory to start from (Hugging Face layout), or a step of a run, which is copied: RUN@12, RUN@last, "
         "RUN@best");

@@ -23,7 +23,7 @@ fs::path normal(const fs::path& run_dir) {
 }
 
 struct Identity {
-  uint64_t id = 0;
+  uint64_t id = 0, epoch = 1;
   // Of the directory that the number was drawn for.
   std::string path;
   uint64_t inode = 0;
@@ -58,6 +58,7 @@ Result<Identity> read_identity(const fs::path& run_dir) {
   identity.path = (*json)["path"].get<std::string>();
   identity.inode = (*json)["inode"].get<uint64_t>();
   identity.is_home = json->value("home", false);
+  identity.epoch = json->value("epoch", uint64_t{1});
   return identity;
 }
 
@@ -82,16 +83,20 @@ Status write_identity(const fs::path& run_dir, const Identity& identity) {
                {"path", identity.path},
                {"inode", identity.inode}};
   if (identity.is_home) json["home"] = true;
+  if (identity.epoch > 1) json["epoch"] = identity.epoch;
   return write_file(identity_path(run_dir), dump_json(json) + "\n");
 }
 
 }  // namespace
 
-RunLayout::RunLayout(fs::path run_dir, uint64_t run_id, bool is_home)
+// Both sides of a take-over may be on one machine, so each epoch has a folder of its own.
+RunLayout::RunLayout(fs::path run_dir, uint64_t run_id, uint64_t epoch, bool is_home)
     : run_dir_(std::move(run_dir)),
       socket_folder_(is_home ? run_dir_ / "sockets"
-                             : fs::path(fmt::format("/tmp/tandem-{}-{:016x}", ::getuid(), run_id))),
-      run_id_(run_id) {}
+                             : fs::path(fmt::format("/tmp/tandem-{}-{:016x}{}", ::getuid(), run_id,
+                                                    epoch > 1 ? fmt::format("-{}", epoch) : std::string()))),
+      run_id_(run_id),
+      epoch_(epoch) {}
 
 Result<RunLayout> RunLayout::open(const fs::path& run_dir) {
   const Identity identity = TRY(read_identity(run_dir));
@@ -100,16 +105,16 @@ Result<RunLayout> RunLayout::open(const fs::path& run_dir) {
                                             identity.path))
                     .hint("start it first: `tandem run` makes a run of its own of it"));
   }
-  return RunLayout(normal(run_dir), identity.id, identity.is_home);
+  return RunLayout(normal(run_dir), identity.id, identity.epoch, identity.is_home);
 }
 
 Result<RunLayout> RunLayout::establish(const fs::path& run_dir) {
   Identity identity = TRY(draw_identity(run_dir));
   auto before = read_identity(run_dir);
   if (!before && before.error().code() != Code::kNotFound) return fail(std::move(before).error());
-  if (before && is_of(*before, identity)) return RunLayout(normal(run_dir), before->id, before->is_home);
+  if (before && is_of(*before, identity)) return RunLayout(normal(run_dir), before->id, before->epoch, before->is_home);
   TRY(write_identity(run_dir, identity));
-  return RunLayout(normal(run_dir), identity.id, false);
+  return RunLayout(normal(run_dir), identity.id, 1, false);
 }
 
 Status RunLayout::settle(const fs::path& home, uint64_t run_id) {
@@ -117,6 +122,13 @@ Status RunLayout::settle(const fs::path& home, uint64_t run_id) {
   identity.id = run_id;
   identity.is_home = true;
   return write_identity(home, identity);
+}
+
+Status RunLayout::take_over(const fs::path& run_dir, uint64_t run_id, uint64_t epoch) {
+  Identity identity = TRY(draw_identity(run_dir));
+  identity.id = run_id;
+  identity.epoch = epoch;
+  return write_identity(run_dir, identity);
 }
 
 std::string name_of_run(const fs::path& run_dir) { return normal(run_dir).filename().string(); }

@@ -4,6 +4,8 @@
 // are refused by it, and the folder of its sockets is named after it, so that the next start finds and sweeps what a
 // killed run left. A copy of a run directory gets a number of its own when it is first started: two runs never share
 // sockets.
+//
+// A run that was taken over on another machine (run.standby) keeps its number there, and has a higher epoch.
 #pragma once
 
 #include <string>
@@ -27,8 +29,13 @@ class RunLayout {
   // Its sockets' folder is within it, since several hosts may be on one machine.
   static Status settle(const fs::path& home, uint64_t run_id);
 
+  // For `run_dir`, a copy that takes the run over: it is the run of that number from now on, in that epoch.
+  static Status take_over(const fs::path& run_dir, uint64_t run_id, uint64_t epoch);
+
   // The same for every process of the run.
   uint64_t run_id() const { return run_id_; }
+  // 1, and one more for each time that the run was taken over.
+  uint64_t epoch() const { return epoch_; }
   fs::path model() const { return run_dir_ / "model"; }
   // Of algorithm.teacher.path.
   fs::path teacher() const { return run_dir_ / "teacher"; }
@@ -39,9 +46,9 @@ class RunLayout {
   }
 
  private:
-  RunLayout(fs::path run_dir, uint64_t run_id, bool is_home);
+  RunLayout(fs::path run_dir, uint64_t run_id, uint64_t epoch, bool is_home);
   fs::path run_dir_, socket_folder_;
-  uint64_t run_id_;
+  uint64_t run_id_, epoch_;
 };
 
 // For people; hosts of environments show it.

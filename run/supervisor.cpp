@@ -328,6 +328,7 @@ void Supervisor::write_status() {
     status_["hosts"] = std::move(hosts);
     status_["hosts_join_at"] = launcher_.desk();
   }
+  if (const auto standby = report_.find("standby"); standby != report_.end()) status_["standby"] = *standby;
   status_["failures"] = report_.value("failures", Json::array());
   status_["episodes"] = report_.value("episodes", Json::object());
   (void)write_file(run_dir_ / "status.json", dump_json(status_) + "\n");

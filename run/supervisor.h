@@ -46,6 +46,9 @@ class Supervisor {
   // Another machine has the run directory now: the run has failed, and nothing is written there any more.
   void lose_directory(std::string how);
 
+  // Puts a line into the log and the notes.
+  void note(std::string text);
+
   // Asks for a checkpoint and a clean end; asked again by a person, ends everything now.
   void interrupt(Supervision::Interrupted how);
 
@@ -66,7 +69,6 @@ class Supervisor {
   void reap();
   bool await_plan_end();
   void stop(const std::vector<int64_t>& processes);
-  void note(std::string text);
   void note_failures();
   void write_status();
   void check_directory();

@@ -5,6 +5,8 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include <set>
+
 #include "base/work_queue.h"
 #include "rollout/books/trajectory.h"
 #include "trainer/learn/checkpoints.h"
@@ -26,7 +28,26 @@ using rollout::TrajectoryStore;
 
 namespace {
 
+constexpr const char* kTrajectories = "trajectories/episodes.log";
 constexpr size_t kReceivedBytes = size_t{256} << 20;  // of trajectories that wait to be stored
+
+std::string checkpoint_name(uint64_t step) { return fmt::format("checkpoints/step_{}", step); }
+
+std::set<std::string> checkpoint_names(const fs::path& run_dir) {
+  std::set<std::string> names;
+  for (const auto& [step, folder] : checkpoints_of(run_dir)) names.insert(checkpoint_name(step));
+  return names;
+}
+
+// What there is already, for the standby to have, too.
+Status copy_earlier(const fs::path& run_dir, const TrajectoryStore& store, standby::Replicator& standby) {
+  (void)standby.extend(kTrajectories, store.bytes());
+  for (const auto& [step, folder] : checkpoints_of(run_dir))
+    TRY(standby.put_all(checkpoint_name(step), "learner.json"));
+  std::error_code error;
+  if (fs::exists(run_dir / "export", error)) TRY(standby.put_all("export"));
+  return {};
+}
 
 class Trainer {
  public:
@@ -89,6 +110,7 @@ class Trainer {
       link_.tick(order_.doing(clock_.now()), [&] { return metrics(); });
       if (std::exchange(introduced_, false)) apply(WorkOrder::Introduced{});
     }
+    if (settings_.standby != nullptr) settings_.standby->cancel();  // nobody waits for it any more
     return {};
   }
 
@@ -135,7 +157,9 @@ class Trainer {
     storing_ = true;
     const auto received = std::make_shared<Received>(std::exchange(received_, {}));
     storage_.submit([this, received]() -> WorkQueue::Completion {
-      const Stored stored = store_all(store_, *received);
+      Stored stored = store_all(store_, *received);
+      if (stored.status.ok() && settings_.standby != nullptr)
+        stored.status = settings_.standby->wait(settings_.standby->extend(kTrajectories, store_.bytes()));
       return [this, received, stored] {
         storing_ = false;
         if (!stored.status.ok()) failure_ = stored.status;
@@ -217,6 +241,7 @@ class Trainer {
         // Not the folder of the run, which may have been moved away.
         exported = make_folder(settings_.run_dir / "export");
         if (exported) exported = learner_.export_model(settings_.run_dir / "export", settings_.model);
+        if (exported && settings_.standby != nullptr) exported = copy("export");
       }
       const double total = to_seconds(clock_.now() - start);
       return [this, step, metrics, next, exported, loaded, train_seconds, total] {
@@ -258,6 +283,7 @@ class Trainer {
       if (status.ok())
         keep_newest_checkpoints(settings_.run_dir, version, settings_.kept_checkpoints,
                                 every > 0 ? version / every * every : version);
+      if (status.ok() && settings_.standby != nullptr) status = copy_checkpoint(version);
       const double seconds = to_seconds(clock_.now() - start);
       return [this, status, seconds] {
         save_seconds_ += seconds;
@@ -265,6 +291,21 @@ class Trainer {
         if (failure_.ok()) apply(WorkOrder::Saved{});
       };
     });
+  }
+
+  // Until the standby has it.
+  Status copy(const std::string& folder, const std::string& last = "") {
+    return settings_.standby->wait(TRY(settings_.standby->put_all(folder, last)));
+  }
+  // A checkpoint is one once it has its learner.json, there as here; those that went here go there.
+  Status copy_checkpoint(uint64_t version) {
+    const std::set<std::string> before = std::exchange(copied_, checkpoint_names(settings_.run_dir));
+    TRY(copy(checkpoint_name(version), "learner.json"));
+    (void)settings_.standby->link("checkpoints/latest", fmt::format("step_{}", version));
+    for (const std::string& name : before) {
+      if (!copied_.contains(name)) (void)settings_.standby->remove(name);
+    }
+    return {};
   }
 
   std::shared_ptr<const weights_sync::Offer> publish() {
@@ -347,6 +388,7 @@ class Trainer {
                     .measured_every = static_cast<uint64_t>(settings_.measured_every)},
                    static_cast<uint64_t>(learner_.steps()),
                    clock_.now()};
+  std::set<std::string> copied_ = checkpoint_names(settings_.run_dir);  // the compute thread's
   bool introduced_ = false, quit_ = false;
   const Time started_;
   Time next_touch_{};
@@ -404,6 +446,7 @@ Status run_trainer(const TrainerSettings& settings, const Clock& clock, const st
   TRY(go_on_from_checkpoint(settings.run_dir, ranks, learner));
   auto demonstrations = TRY(read_demonstrations(settings.run_dir, settings.algorithm, learner.weights().config()));
   auto store = TRY(TrajectoryStore::open(settings.run_dir / "trajectories"));
+  if (settings.standby != nullptr) TRY(copy_earlier(settings.run_dir, store, *settings.standby));
   zmq::context_t context;
   const wire::Secret* const secret = settings.secret ? &*settings.secret : nullptr;
   auto rollouts = TRY(wire::Socket::listen(context, settings.address, settings.identity, secret));

@@ -18,6 +18,7 @@
 #include <string>
 
 #include "base/clock.h"
+#include "standby/replicator.h"
 #include "trainer/learn/learner.h"
 #include "trainer/team.h"
 #include "weights_sync/history.h"
@@ -44,6 +45,8 @@ struct TrainerSettings {
   size_t kept_checkpoints = 2;  // the newest
   int audit_every = 1;          // versions between two audits of what is published (weights_sync/audit.h); 0: none
   weights_sync::HistorySettings weights;
+  // Where the run has one: nothing is acknowledged before it is there, too. Outlives the trainer.
+  standby::Replicator* standby = nullptr;
 };
 
 // Runs until the coordinator says stop. On `stop` or a Stop message with reason "finish" it ends the step it is in,

@@ -59,6 +59,8 @@ struct Body {
     hostRequest @40 :HostRequest;           # run -> host that lends its machine
     hostAnswer @41 :HostAnswer;             # host -> run
     weightsWanted @42 :WeightsWanted;       # rollout -> trainer: the newest weights, by who holds these
+    copyRequest @43 :CopyRequest;           # a process with files of a run -> host that is the run's standby
+    copyAnswer @44 :CopyAnswer;             # and back
   }
 }
 
@@ -448,6 +450,8 @@ struct HostOpen {
   version @0 :Text;                    # of the program
   weights @1 :Text;                    # number format whose numericsId is wanted
   run @2 :Text;                        # its name, for people
+  epoch @3 :UInt64;                    # of the run: how often it was taken over, and one; 0 is 1
+  holder @4 :Text;                     # where it was taken over, for people
 }
 
 struct HostFile {
@@ -494,7 +498,14 @@ struct HostAnswer {
     state @5 :HostState;
     closed @6 :Void;
     refused @7 :Failed;
+    fenced @8 :Fenced;
   }
+}
+
+# The run has been taken over: whoever is of an older epoch has no say in it any more.
+struct Fenced {
+  epoch @0 :UInt64;                    # that it has now
+  holder @1 :Text;                     # where it was taken over, for people
 }
 
 struct HostOpened {
@@ -522,4 +533,64 @@ struct HostProcess {
   log @6 :Data;
   logComplete @7 :Bool;                # nothing follows `log`, and it has ended
   failure @8 :Text;                    # why it could not be started
+}
+
+# What a process that writes files of a run has its standby do. Requests of one life are carried out in the order of
+# their numbers, each once.
+struct CopyRequest {
+  epoch @0 :UInt64;                    # of the run
+  life @1 :UInt64;                     # of this stream; grows
+  number @2 :UInt64;                   # from 1 on
+  run @3 :Text;                        # its name, for people
+  union {
+    survey @4 :List(Text);             # first of a life: what is there at and below these paths?
+    extend @5 :CopyPart;               # the file has `offset` bytes and gets these; 1 bulk frame
+    put @6 :CopyPart;                  # a part of a file that takes its place when all are there; 1 bulk frame
+    link @7 :CopyLink;
+    remove @8 :Text;                   # a file, or a folder with all that is below
+    state @9 :CopyState;
+  }
+}
+
+struct CopyPart {
+  path @0 :Text;                       # below the run directory
+  offset @1 :UInt64;
+  total @2 :UInt64;                    # of put: bytes of the whole file
+  digestLow @3 :UInt64;                # of extend: of the bytes here; of put: of the whole file
+  digestHigh @4 :UInt64;
+  executable @5 :Bool;
+}
+
+struct CopyLink {
+  path @0 :Text;
+  target @1 :Text;
+}
+
+struct CopyState {
+  whole @0 :Bool;                      # whether all that this stream has acknowledged is there
+}
+
+struct CopyAnswer {
+  life @0 :UInt64;
+  number @1 :UInt64;                   # all up to it are carried out and on disk
+  union {
+    done @2 :Void;
+    surveyed @3 :CopySurvey;
+    unknown @4 :Void;                  # this life is not known, or cannot go on: begin another
+    refused @5 :Failed;
+    fenced @6 :Fenced;
+  }
+}
+
+struct CopySurvey {
+  folder @0 :Text;                     # of the copy, absolute
+  files @1 :List(CopyFile);
+}
+
+struct CopyFile {
+  path @0 :Text;
+  bytes @1 :UInt64;
+  digestLow @2 :UInt64;
+  digestHigh @3 :UInt64;
+  link @4 :Text;                       # not empty: a symbolic link with this target
 }

@@ -96,6 +96,8 @@ Result<int> run_host_command(HostOptions options) {
           options.memory_gb > 0 ? static_cast<uint64_t>(options.memory_gb * (uint64_t{1} << 30)) : available_memory(),
       .once = options.once,
       .drain_seconds = options.drain_seconds,
+      .store = fs::absolute(store).lexically_normal(),
+      .key = fs::absolute(options.key).lexically_normal().string(),
       .numerics_id = [](const std::string& weights) -> Result<std::string> {
         TRY(model::weight_format_named(weights));
         return TRY(kernels::Stream::cpu(1)).numerics_id(weights);

@@ -14,6 +14,7 @@
 #include "run/env_hosts.h"
 #include "run/resume.h"
 #include "run/rewards.h"
+#include "run/standby.h"
 #include "run/starts.h"
 #include "trainer/follower.h"
 #include "trainer/trainer.h"
@@ -84,6 +85,7 @@ Result<int> run_role(const RoleOptions& options) {
   if (const auto known = lines.known(self))
     TRY(directory.put(self, {.address = *known, .host = lines.host(), .epoch = identity.epoch}));
 
+  const auto standby = TRY(run::replicator_of(config, layout, options.run_dir, self, identity.epoch));
   if (self.role == wire::Role::kCoordinator) {
     const auto judge = TRY(run::group_judge_of_run(config, options.run_dir));
     TRY(rollout::run_coordinator({.run_dir = options.run_dir,
@@ -99,6 +101,8 @@ Result<int> run_role(const RoleOptions& options) {
                                               .retries = config.reward.own.retries,
                                               .price = config.reward.own.judge.price},
                                   .alarms_off = run::alarms_off_of(config),
+                                  .standby = standby.get(),
+                                  .epoch = layout.epoch(),
                                   .most_unscored = static_cast<uint64_t>(config.run.unscored_steps) *
                                                    static_cast<uint64_t>(config.trainer.groups_per_step) *
                                                    static_cast<uint64_t>(config.trainer.group_size)},
@@ -131,7 +135,8 @@ Result<int> run_role(const RoleOptions& options) {
         .measured_every = config.tasks.heldout > 0 ? config.tasks.heldout_every : 0,
         .kept_checkpoints = TRY(run::kept_checkpoints(config)),
         .audit_every = t.audit_every,
-        .weights = {.deltas = t.weight_deltas}};
+        .weights = {.deltas = t.weight_deltas},
+        .standby = standby.get()};
     TRY(self.rank == 0 ? trainer::run_trainer(settings, clock, role_stop_requested)
                        : trainer::run_follower(settings, clock, role_stop_requested));
     return kDone;

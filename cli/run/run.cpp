@@ -26,6 +26,7 @@
 #include "envs/server/server.h"
 #include "envs/tasks/workspace/kinds.h"
 #include "hosts/launcher.h"
+#include "hosts/take_over.h"
 #include "kernels/stream.h"
 #include "model/transformer.h"
 #include "model/weights.h"
@@ -43,8 +44,10 @@
 #include "run/rewards.h"
 #include "run/run_step.h"
 #include "run/search.h"
+#include "run/standby.h"
 #include "run/supervisor.h"
 #include "run/tasks.h"
+#include "standby/record.h"
 #include "trainer/learn/teacher.h"
 #include "trainer/sft/tiny_model.h"
 #include "trainer/torch/loss_loader.h"
@@ -57,6 +60,8 @@ struct RunOptions {
   std::string config;
   std::vector<std::string> overrides;
   std::string run_dir;
+  std::string take_over;  // a copy of a run, which goes on in it
+  bool accept_loss = false;
   bool resume = false, resume_or_start = false, dry_run = false, json = false;
 };
 
@@ -192,6 +197,22 @@ void record_failure(const RunOptions& options, const Status& failure) {
   (void)write_file(run_dir / "failure.json", record.dump(2) + "\n");
 }
 
+constexpr Duration kStandbyPatience = std::chrono::seconds(5);
+
+// Where a run goes on that was taken over; empty for all others.
+std::string holder_of(const fs::path& run_dir) {
+  const auto record = standby::read_record_of(run_dir);
+  return record ? record->holder : "";
+}
+
+// Why this side of the run is to end; empty where it is the only one.
+std::string taken_over(const Launching& launching, const standby::Replicator* standby) {
+  if (launching.hosts) {
+    if (std::string by_host = launching.hosts->taken_over(); !by_host.empty()) return by_host;
+  }
+  return standby == nullptr ? "" : standby->check().message();
+}
+
 void sweep(const fs::path& run_dir, const run::RunLayout& layout) {
   for (const auto& line : run::Supervisor::sweep(run_dir, layout)) fmt::print(stderr, "swept: {}\n", line);
 }
@@ -221,6 +242,7 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
   if (!is_new && fs::exists(run_dir)) {
     claim = TRY(run::claim_run_dir(run_dir));
     TRY(run::check_run_files(run_dir));
+    TRY(hosts::check_is_no_copy(run_dir));
   }
   const bool exists = !is_new && fs::exists(run_dir / "config.resolved.json");
   if (exists && !options.resume && !options.resume_or_start) {
@@ -352,7 +374,8 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
                                 .layout = layout,
                                 .version = TANDEM_VERSION,
                                 .numerics_id = TRY(kernels::Stream::cpu(1)).numerics_id(config.model.weights),
-                                .needs = needs_of(config, memory)},
+                                .needs = needs_of(config, memory),
+                                .holder = holder_of(run_dir)},
         clock);
   }
   run::Supervisor supervisor(run_dir, config, topology, layout, launching.launcher(), clock, attempt);
@@ -378,7 +401,14 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
     const auto files = tasks ? std::span<const envs::Task>(tasks->tasks()) : std::span<const envs::Task>();
     TRY(prepare_search(*encoder, files, run_dir));
   }
+  const auto standby =
+      TRY(run::replicator_of(config, layout, run_dir, {wire::Role::kSupervisor, 0}, static_cast<uint64_t>(attempt)));
+  // Before other hosts are asked: one that is not there must not hide who has the run now.
+  if (exists && standby) TRY(standby->meet(kStandbyPatience));
   if (launching.hosts) TRY(launching.hosts->prepare([](const std::string& line) { fmt::print(stderr, "{}\n", line); }));
+
+  if (standby)
+    TRY(hosts::copy_run(config, run_dir, *standby, [](const std::string& line) { fmt::print(stderr, "{}\n", line); }));
 
   fmt::print(stderr, "run {}\n", run_dir.string());
   if (launching.hosts) fmt::print(stderr, "more hosts may join at {}\n", launching.hosts->desk());
@@ -411,11 +441,19 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
         screen.note(rollout::alarm_line(static_cast<uint64_t>(dashboard::number_at(line, "step")), alarm));
     }
   };
+  bool is_taken_over = false;
   while (supervisor.turn()) {
     if (const Status lost = claim->check(); !lost.ok()) supervisor.lose_directory(lost.message());
+    if (const std::string taken = taken_over(launching, standby.get()); !taken.empty() && !is_taken_over) {
+      is_taken_over = true;
+      supervisor.lose_directory(taken);
+    }
     if (disk.has_run_out()) {
       screen.note(disk.why().message());
       supervisor.interrupt({run::Supervision::Interrupted::By::kScheduler});
+    }
+    if (standby) {
+      for (std::string& line : standby->news()) supervisor.note(std::move(line));
     }
     while (const auto interrupt = next_interrupt()) supervisor.interrupt(*interrupt);
     for (; shown_notes < supervisor.notes().size(); ++shown_notes) screen.note(supervisor.notes()[shown_notes]);
@@ -430,6 +468,11 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
   floors_cancelled = true;
   if (floors.joinable()) floors.join();
 
+  if (is_taken_over) {
+    return fail(Status::unfit(supervisor.failure())
+                    .at(run_dir.string())
+                    .hint("it goes on there; what is here is of no more use to it"));
+  }
   if (!supervisor.holds_directory()) {
     return fail(Status::unavailable(supervisor.failure())
                     .at(run_dir.string())
@@ -489,11 +532,37 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
   return exit;
 }
 
+// CONFIG and its overrides, or a copy that is taken over, and overrides alone.
+Status read_what_is_run(RunOptions& options) {
+  if (options.take_over.empty()) {
+    if (options.accept_loss) return Status::invalid("--accept-loss is for --take-over");
+    if (options.config.empty()) return Status::invalid("which config? It is the first argument");
+    std::error_code error;
+    if (!fs::exists(options.config, error)) return Status::invalid(options.config + ": there is no such file");
+    return {};
+  }
+  if (options.resume_or_start || options.dry_run || !options.run_dir.empty())
+    return Status::invalid(
+        "--take-over says which run it is, and begins at once: leave out --run-dir, --resume-or-start and --dry-run");
+  if (!options.config.empty()) {
+    if (options.config.find('=') == std::string::npos)
+      return Status::invalid(
+          fmt::format("--take-over goes on with the config of the run; leave out {}", options.config));
+    options.overrides.insert(options.overrides.begin(), std::exchange(options.config, {}));
+  }
+  const auto taken = TRY(hosts::take_over(options.take_over, options.accept_loss,
+                                          [](const std::string& line) { fmt::print(stderr, "{}\n", line); }));
+  fmt::print(stderr, "taken over: the run has epoch {} from now on\n", taken.epoch);
+  options.run_dir = options.take_over;
+  options.resume = true;
+  return {};
+}
+
 }  // namespace
 
 Action add_run(CLI::App& command) {
   auto options = std::make_shared<RunOptions>();
-  command.add_option("config", options->config, "YAML file")->required()->check(CLI::ExistingFile);
+  command.add_option("config", options->config, "YAML file");
   command.add_option("overrides", options->overrides, "key=value, over the file's");
   command.add_option("--run-dir", options->run_dir, "Folder of the run (default: a new one below runs/)");
   auto* resume =
@@ -505,6 +574,14 @@ Action add_run(CLI::App& command) {
           "Go on with the run in --run-dir, or with the newest of this config that is not done; where there is none, "
           "start it. For job scripts")
       ->excludes(resume);
+  command
+      .add_option(
+          "--take-over", options->take_over,
+          "Go on with the run whose copy is in this folder of its standby (run.standby), where its own machine is "
+          "lost. In place of CONFIG")
+      ->excludes(resume);
+  command.add_flag("--accept-loss", options->accept_loss,
+                   "With --take-over: also where the run went on without the copy");
   command.add_flag("--dry-run", options->dry_run,
                    "Say what would be done, with memory and batch arithmetic, and do nothing");
   command.add_flag("--json", options->json, "Print results as JSON");
@@ -517,6 +594,7 @@ Action add_run(CLI::App& command) {
       "damaged "
       "files, 75 interrupted with a checkpoint");
   return [options]() -> Result<int> {
+    TRY(read_what_is_run(*options));
     if (!options->dry_run) end_on_signals();
     bool failure_recorded = false;
     const Result<int> outcome = run_training(*options, failure_recorded);

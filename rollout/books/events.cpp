@@ -95,6 +95,9 @@ Json to_json(const Event& event) {
             for (const auto& [key, value] : e.preferred) list.push_back({key.episode, key.attempt, value});
             return {{"event", "compared"}, {"group", e.group}, {"preferred", list}, {"failure", e.failure}};
           },
+          [](const TakenOver& e) -> Json {
+            return {{"event", "taken_over"}, {"epoch", e.epoch}, {"at", e.at}};
+          },
           [](const FinishRequested&) -> Json {
             return {{"event", "finish_requested"}};
           },
@@ -159,6 +162,7 @@ Result<Event> event_from_json(const Json& json) {
       }
       return compared;
     }
+    if (name == "taken_over") return TakenOver{json.at("epoch").get<uint64_t>(), json.at("at").get<std::string>()};
     if (name == "finish_requested") return FinishRequested{};
     if (name == "coordinator_started") return CoordinatorStarted{};
     return fail(Status::corrupt(fmt::format("unknown event \"{}\"", name)));

@@ -84,10 +84,15 @@ struct Claimed {
   // Granted for this attempt so far, as the worker knows; logs of old do not say it.
   std::optional<uint32_t> claims = {};
 };
+struct TakenOver {  // the run goes on from its copy on another host; whoever is of an older epoch has no say in it
+  uint64_t epoch = 2;
+  std::string at;  // for people
+};
 struct FinishRequested {};
 struct CoordinatorStarted {};  // with this log: whoever wants episodes introduces itself again
-using Event = std::variant<PlanSet, Extended, ConfigSet, WorkerJoined, WorkerLost, Pull, Commit, TrainerJoined, Trained,
-                           Checkpointed, Expired, Claimed, StealEnded, FinishRequested, CoordinatorStarted, Compared>;
+using Event =
+    std::variant<PlanSet, Extended, ConfigSet, WorkerJoined, WorkerLost, Pull, Commit, TrainerJoined, Trained,
+                 Checkpointed, Expired, Claimed, StealEnded, FinishRequested, CoordinatorStarted, Compared, TakenOver>;
 
 // Of the log: 1 did not say the plan.
 inline constexpr int kLogFormat = 2;

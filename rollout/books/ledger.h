@@ -109,6 +109,8 @@ class Ledger {
   const RunPlan& plan() const { return plan_; }
   // Values of the config by path, as the log has them; empty where it has none.
   const Json& config() const { return config_; }
+  // 1, and one more for each time that the run was taken over.
+  uint64_t epoch() const { return epoch_; }
   std::map<std::string, uint64_t> in_states() const;
   uint64_t late_commits() const { return late_commits_; }
   const TrainBatch* batch(uint64_t step) const;
@@ -168,6 +170,7 @@ class Ledger {
   void on(const PlanSet& event);
   void on(const Extended& event);
   void on(const ConfigSet& event);
+  void on(const TakenOver& event) { epoch_ = std::max(epoch_, event.epoch); }
   void on(const WorkerJoined& event);
   void on(const WorkerLost& event);
   void on(const Pull& event);
@@ -216,6 +219,7 @@ class Ledger {
   bool planned_ = false;
   RunPlan plan_;
   Json config_ = Json::object();
+  uint64_t epoch_ = 1;
   Curriculum curriculum_{{}, 0};
   TaskOrder order_{{}, 0};
   Phase phase_ = Phase::kBefore;

@@ -214,6 +214,13 @@ Status record_terms(const fs::path& run_dir, const RunTerms& recorded, const Run
   return log.sync();
 }
 
+Status record_take_over(const fs::path& run_dir, uint64_t epoch, const std::string& at) {
+  auto log = TRY(LedgerLog::open(run_dir));
+  if (log.ledger().epoch() >= epoch) return {};
+  TRY(log.apply(TakenOver{epoch, at}));
+  return log.sync();
+}
+
 Result<LedgerLog> LedgerLog::open(const fs::path& run_dir, uint64_t snapshot_events) {
   const fs::path path = ledger_log_path(run_dir);
   const auto no_plan = [&]() -> Result<RunPlan> {

@@ -43,6 +43,9 @@ struct RunTerms {
 // The errors are those of read_books and of writing.
 Status record_terms(const fs::path& run_dir, const RunTerms& recorded, const RunTerms& wanted);
 
+// Says in the log that the run goes on from here in that epoch; durable when it returns.
+Status record_take_over(const fs::path& run_dir, uint64_t epoch, const std::string& at);
+
 // The log and the books, kept together: what the coordinator owns.
 //
 // Beside the log lies RUN/ledger/snapshot, what the books were at some byte of it: opening replays from there. It is
@@ -64,6 +67,9 @@ class LedgerLog {
 
   // Every event applied so far survives the machine: one wait for the disk, however many they are.
   Status sync();
+
+  // Of the log, with all events applied so far.
+  uint64_t bytes() const { return log_.size(); }
 
   // Where enough events have come since the last one. The books are copied at once, the file is written in the
   // background; what goes wrong there is logged.

@@ -86,6 +86,7 @@ std::string Ledger::snapshot() const {
                {"planned", planned_},
                {"plan", rollout::to_json(plan_)},
                {"config", config_},
+               {"epoch", epoch_},
                {"curriculum", curriculum_.save()},
                {"order", order_.save()},
                {"phase", static_cast<int>(phase_)},
@@ -183,6 +184,7 @@ Result<Ledger> Ledger::restore(std::string_view snapshot) {
     ledger.begin(TRY(plan_from_json(head.at("plan"))));
     ledger.planned_ = head.at("planned").get<bool>();
     ledger.config_ = head.at("config");
+    ledger.epoch_ = head.value("epoch", uint64_t{1});
     ledger.curriculum_.load(head.at("curriculum"));
     ledger.order_.load(head.at("order"));
     ledger.phase_ = static_cast<Phase>(head.at("phase").get<int>());

@@ -33,6 +33,12 @@ std::vector<uint64_t> MetricsLog::missing(uint64_t last) const {
   return steps;
 }
 
+uint64_t MetricsLog::bytes() const {
+  std::error_code error;
+  const auto size = fs::file_size(path_, error);
+  return error ? 0 : size;
+}
+
 void MetricsLog::append(const Json& line) {
   Json with_format = {{"format", kMetricsFormat}};
   with_format.update(line);

@@ -28,6 +28,8 @@ class MetricsLog {
 
   // A line with the key "step"; "format" is added.
   void append(const Json& line);
+  // Of the file.
+  uint64_t bytes() const;
 
  private:
   fs::path path_;

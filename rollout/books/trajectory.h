@@ -62,6 +62,8 @@ class TrajectoryStore {
   bool contains(const EpisodeKey& key) const { return offsets_.contains(key); }
   Result<Trajectory> read(const EpisodeKey& key) const;
   size_t size() const { return offsets_.size(); }
+  // Of the log, where it is open to append.
+  uint64_t bytes() const { return log_ ? log_->size() : 0; }
 
  private:
   TrajectoryStore() = default;

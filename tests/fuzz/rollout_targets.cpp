@@ -13,6 +13,7 @@
 #include "rollout/books/ledger.h"
 #include "rollout/books/trajectory.h"
 #include "rollout/handover.h"
+#include "standby/protocol.h"
 #include "tests/fuzz/targets.h"
 #include "weights_sync/carrier.h"
 #include "weights_sync/delta.h"
@@ -87,6 +88,16 @@ void read(const wire::Incoming& message) {
       hosts::write_request(1, *request, again.body().initHostRequest());
     }
   }
+  if (body.isCopyRequest()) {
+    if (const auto request = standby::read_request(message)) {
+      wire::Outgoing again;
+      standby::write_request(*request, {}, again.body().initCopyRequest());
+    }
+  }
+  if (body.isCopyAnswer()) {
+    wire::Outgoing again;
+    standby::write_answer(standby::read_answer(body.getCopyAnswer()), again.body().initCopyAnswer());
+  }
   if (body.isHostAnswer()) {
     if (const auto answer = hosts::read_answer(body.getHostAnswer())) {
       wire::Outgoing again;
@@ -133,11 +144,11 @@ void messages(std::string_view bytes) {
 
 std::vector<std::string> messages_seeds() {
   std::vector<std::string> seeds;
-  const auto add = [&](const std::function<void(wire::Body::Builder)>& write, std::initializer_list<std::string> bulk) {
+  const auto add = [&](const std::function<void(wire::Body::Builder)>& write, const std::vector<std::string>& bulk) {
     capnp::MallocMessageBuilder builder;
     write(builder.initRoot<wire::Body>());
     std::vector<std::string> frames = {flat(builder)};
-    frames.insert(frames.end(), bulk);
+    frames.insert(frames.end(), bulk.begin(), bulk.end());
     std::string bytes(1, '\0');
     for (const auto& frame : frames) {
       const auto size = static_cast<uint16_t>(frame.size());
@@ -253,8 +264,28 @@ std::vector<std::string> messages_seeds() {
   const std::vector<hosts::Answer> answers = {
       hosts::Opened{.version = "1", .home = "/h"}, hosts::Missing{{0, 1}},
       hosts::HostState{.beat = 1, .is_known = true, .processes = {{.number = 1, .log = "said"}}},
-      hosts::Refused{Status::unfit("no")}};
+      hosts::Refused{Status::unfit("no")}, hosts::Fenced{.epoch = 2, .holder = "h"}};
   for (const auto& answer : answers) add([&](auto body) { hosts::write_answer(1, answer, body.initHostAnswer()); }, {});
+  const std::string part = "part";
+  const std::vector<standby::Op> ops = {standby::Survey{{"ledger", "checkpoints"}},
+                                        standby::Extend{.path = "ledger/events.log", .offset = 8, .bytes = part.size()},
+                                        standby::Put{.path = "model/a", .bytes = part.size(), .total = 9},
+                                        standby::Link{"checkpoints/latest", "step_1"},
+                                        standby::Remove{"checkpoints/step_1"},
+                                        standby::SetWhole{false}};
+  for (const auto& op : ops) {
+    const standby::Request request{.epoch = 2, .life = 1, .number = 1, .run = "r", .op = op};
+    std::vector<std::string> bulk;
+    if (standby::has_bytes(op)) bulk.push_back(part);
+    add([&](auto body) { standby::write_request(request, std::as_bytes(std::span(part)), body.initCopyRequest()); },
+        bulk);
+  }
+  const standby::Surveyed surveyed{.folder = "/c", .files = {{.path = "a", .bytes = 1}, {.path = "b", .link = "a"}}};
+  for (const auto& answer :
+       {standby::Answer{.life = 1, .number = 1, .what = surveyed}, standby::Answer{.what = standby::Done{}},
+        standby::Answer{.what = standby::Refused{Status::unfit("no")}}}) {
+    add([&](auto body) { standby::write_answer(answer, body.initCopyAnswer()); }, {});
+  }
   return seeds;
 }
 
@@ -277,7 +308,8 @@ std::vector<std::string> ledger_seeds() {
            rollout::WorkerJoined{"a", {}}, rollout::TrainerJoined{0}, rollout::Pull{"a", 4},
            rollout::Commit{.worker = "a", .key = key, .reward = 1.0, .terms = {{"files", 1.0}}}, rollout::Expired{key},
            rollout::WorkerLost{"a"}, rollout::FinishRequested{}, rollout::CoordinatorStarted{},
-           rollout::PlanSet{{.kinds = {"a"}}}, rollout::Extended{9}, rollout::ConfigSet{{{"run.steps", 9}}}}) {
+           rollout::PlanSet{{.kinds = {"a"}}}, rollout::Extended{9}, rollout::ConfigSet{{{"run.steps", 9}}},
+           rollout::TakenOver{2, "h"}}) {
     log += dump_json(rollout::to_json(event)) + "\n";
   }
   return {log};

@@ -223,5 +223,21 @@ TEST_F(LineTest, a_draining_host_takes_nothing_new_and_leaves_without_being_call
   EXPECT_THAT(passed.news, ElementsAre("host far:1 has left"));
 }
 
+TEST_F(LineTest, a_host_that_obeys_a_later_epoch_of_the_run_is_not_asked_again) {
+  Line line = up();
+  line.start(1, {"role", "env"}, "env-0.log");
+  line.tick(now_);
+  // Another life has opened it: the session is not known any more, and this side is of the past.
+  line.on(HostState{.beat = 1, .is_known = false}, now_);
+  const auto asked = line.tick(now_);
+  ASSERT_FALSE(asked.requests.empty());
+  EXPECT_EQ(std::get<Open>(asked.requests.front()).epoch, 1u);
+  const auto turn = line.on(Fenced{.epoch = 2, .holder = "there"}, now_);
+  ASSERT_TRUE(line.fence());
+  EXPECT_EQ(line.state(), State::kRefused);
+  EXPECT_THAT(line.refusal().message(), HasSubstr("taken over at there: it has epoch 2 there, and this is epoch 1"));
+  EXPECT_TRUE(line.tick(now_ + 60s).requests.empty());
+}
+
 }  // namespace
 }  // namespace tandem::hosts
