@@ -2,6 +2,7 @@
 
 #include "run/rewards.h"
 #include "run/search.h"
+#include "trainer/learn/demonstrations.h"
 
 namespace tandem::run {
 namespace {
@@ -9,13 +10,21 @@ namespace {
 std::vector<std::string> paths_of(const wire::Peer& self) {
   switch (self.role) {
     case wire::Role::kSupervisor:
-      return {"config.yaml",  "config.resolved.json",
-              "tasks.json",   "origin.json",
-              "profile.yaml", "model",
-              "teacher",      "tasks",
-              "encoder",      "harness.yaml",
-              kMovedFile,     kVectorsFile,
-              kRewardFolder,  "packages.lock"};
+      return {"config.yaml",
+              "config.resolved.json",
+              "tasks.json",
+              "origin.json",
+              "profile.yaml",
+              "model",
+              "teacher",
+              "tasks",
+              "encoder",
+              "harness.yaml",
+              kMovedFile,
+              kVectorsFile,
+              kRewardFolder,
+              "packages.lock",
+              trainer::kDemonstrationsFile};
     case wire::Role::kCoordinator:
       return {"ledger/events.log", "metrics.jsonl"};
     case wire::Role::kTrainer:
