@@ -62,7 +62,7 @@ Json messages_of(const Retold& episode) {
   return messages;
 }
 
-Json atif_of(const Retold& episode, const Json& described, const std::string& model, const Json& tools) {
+Json atif_of(const Retold& episode, const Json& facts, const std::string& model, const Json& tools) {
   rollout::AgentRecord record;
   record.end = rollout::AgentEnd::kAnswered;
   for (size_t t = 0; t < episode.turns.size(); ++t) {
@@ -80,10 +80,10 @@ Json atif_of(const Retold& episode, const Json& described, const std::string& mo
     }
     record.rounds.push_back(std::move(round));
   }
-  const std::string id = fmt::format("{}-{}", model, described["episode"].get<uint64_t>());
-  Json atif = rollout::atif_of(
-      {.session_id = id, .agent_version = TANDEM_VERSION, .model = model, .extra = facts_of(described)}, record,
-      episode.opening.messages, tools);
+  std::string id = fmt::format("{}-{}", model, facts["episode"].get<uint64_t>());
+  if (facts.contains("segment")) id += fmt::format("-{}", facts["segment"].get<uint64_t>());
+  Json atif = rollout::atif_of({.session_id = id, .agent_version = TANDEM_VERSION, .model = model, .extra = facts},
+                               record, episode.opening.messages, tools);
   // When each step happened is not recorded, nor how the agent would have named its end.
   for (Json& step : atif["steps"]) step.erase("timestamp");
   atif["extra"].erase("end");
@@ -135,6 +135,16 @@ struct DataSetWriter::State {
     const auto task = TRY(tasks ? tasks->task(spec) : envs::make_task(spec));
     return envs::opening(task, profile.tools, {}, conversation.listing(), profile.system);
   }
+
+  Json line_of(const Retold& episode, const Json& facts) const {
+    // Where the model's template knows no tools, the system message names them, and a list would name them twice.
+    const Json tools = conversation.listing() == envs::ToolListing::kByTemplate ? episode.opening.tools : Json();
+    if (format == DataFormat::kAtif) return atif_of(episode, facts, model, tools);
+    Json line = {{"messages", messages_of(episode)}};
+    if (!tools.is_null()) line["tools"] = tools;
+    for (const auto& [key, value] : facts.items()) line[key] = value;
+    return line;
+  }
 };
 
 DataSetWriter::DataSetWriter(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -156,30 +166,32 @@ Result<DataSetWriter> DataSetWriter::open(const fs::path& run_dir, DataFormat fo
                                                      .tasks = std::move(tasks)}));
 }
 
-Result<Json> DataSetWriter::line_of(const Json& described) {
+Result<std::vector<Json>> DataSetWriter::lines_of(const Json& described) {
   const auto tokens = described["tokens"].get<std::vector<int32_t>>();
   const auto sampled = described["sampled"].get<std::vector<uint8_t>>();
   if (tokens.empty()) return fail(Status::invalid("its tokens are not on disk"));
-  if (described.contains("later_segments"))
-    return fail(Status::invalid("its conversation was summed up: `tandem episodes --tokens` has all of it"));
-  Retold episode{.opening = TRY(state_->opening_of(described)), .turns = {}, .call_ids = {}};
-  episode.turns = TRY(rollout::retell(state_->conversation, episode.opening, tokens, sampled));
+  const auto later = described.value("later_segments", std::vector<uint32_t>());
+  auto segments = TRY(rollout::retell_segments(state_->conversation, state_->profile.compaction,
+                                               TRY(state_->opening_of(described)), tokens, sampled, later));
+  std::vector<Json> lines;
   size_t number = 0;  // calls of the episode, so that no two have one id
-  for (const auto& turn : episode.turns) {
-    auto& ids = episode.call_ids.emplace_back();
-    for (const auto& call : turn.said.calls) {
-      ++number;
-      ids.push_back(call.id.empty() ? fmt::format("call{:05}", number) : call.id);
+  for (auto& segment : segments) {
+    Retold retold{.opening = std::move(segment.opening), .turns = std::move(segment.turns), .call_ids = {}};
+    for (const auto& turn : retold.turns) {
+      auto& ids = retold.call_ids.emplace_back();
+      for (const auto& call : turn.said.calls) {
+        ++number;
+        ids.push_back(call.id.empty() ? fmt::format("call{:05}", number) : call.id);
+      }
     }
+    Json facts = facts_of(described);
+    if (segments.size() > 1) {
+      facts["segment"] = lines.size() + 1;
+      facts["segments"] = segments.size();
+    }
+    lines.push_back(state_->line_of(retold, facts));
   }
-  // Where the model's template knows no tools, the system message names them, and a list would name them twice.
-  const Json tools = state_->conversation.listing() == envs::ToolListing::kByTemplate ? episode.opening.tools : Json();
-  if (state_->format == DataFormat::kAtif) return atif_of(episode, described, state_->model, tools);
-  Json line = {{"messages", messages_of(episode)}};
-  if (!tools.is_null()) line["tools"] = tools;
-  const Json facts = facts_of(described);
-  for (const auto& [key, value] : facts.items()) line[key] = value;
-  return line;
+  return lines;
 }
 
 }  // namespace tandem::archive

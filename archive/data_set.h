@@ -9,6 +9,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/file.h"
 #include "base/json.h"
@@ -31,8 +32,9 @@ class DataSetWriter {
   DataSetWriter& operator=(DataSetWriter&&) noexcept;
   ~DataSetWriter();
 
-  // The line of an episode: `described` is the object of dashboard::describe() with its tokens.
-  Result<Json> line_of(const Json& described);
+  // The line of an episode, or one for each segment where its conversation was summed up, with "segment" from 1 and
+  // "segments". `described` is the object of dashboard::describe() with its tokens.
+  Result<std::vector<Json>> lines_of(const Json& described);
 
  private:
   struct State;

@@ -67,12 +67,13 @@ Result<int> print_episodes(const EpisodesOptions& options) {
     if (!writer) return print_line(object);
     // What is under way, or was lost before it said anything, is nothing to tell.
     if (object["outcome"].is_null() || object["tokens"].empty()) return {};
-    const auto line = writer->line_of(object);
-    if (line) {
+    const auto lines = writer->lines_of(object);
+    if (lines) {
       ++told;
-      return print_line(*line);
+      for (const Json& line : *lines) TRY(print_line(line));
+      return {};
     }
-    if (untold.count++ == 0) untold = {.count = 1, .first = number, .why = line.error().to_string()};
+    if (untold.count++ == 0) untold = {.count = 1, .first = number, .why = lines.error().to_string()};
     return {};
   };
   const auto ledger = TRY(dashboard::visit_episodes(options.run, plan_of_config, with_tokens, visit));

@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "envs/episodes/profile.h"
 #include "rollout/agent/conversation.h"
 
 namespace tandem::rollout {
@@ -26,5 +27,19 @@ struct RetoldTurn {
 // where what follows a turn cannot be told apart; the error names the turn.
 Result<std::vector<RetoldTurn>> retell(const Conversation& conversation, const envs::Opening& opening,
                                        std::span<const int32_t> tokens, std::span<const uint8_t> sampled);
+
+// A segment of an episode whose conversation was summed up (compaction.h). The last turn of each but the last segment
+// is the summary, and stands behind the request for it.
+struct RetoldSegment {
+  envs::Opening opening;
+  std::vector<RetoldTurn> turns;  // `begin` counts from the first token of the segment
+};
+
+// `later_segments`: where segments begin in `tokens`, ascending; the errors of retell() name the segment, too. An
+// episode that went on with the instruction of a later step of its task is one of them.
+Result<std::vector<RetoldSegment>> retell_segments(const Conversation& conversation, const envs::Compaction& compaction,
+                                                   const envs::Opening& opening, std::span<const int32_t> tokens,
+                                                   std::span<const uint8_t> sampled,
+                                                   std::span<const uint32_t> later_segments);
 
 }  // namespace tandem::rollout

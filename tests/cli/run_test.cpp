@@ -149,6 +149,23 @@ TEST_F(RunTest, conversations_that_are_summed_up_train_as_one_episode_with_any_n
   EXPECT_EQ(tandem({"replay", run_dir.string(), "--episode", std::to_string(summed_up[0]["episode"].get<int>())}), 0)
       << text(output());
   EXPECT_EQ(tandem({"replay", run_dir.string(), "--step", "4"}), 0) << text(output());
+  // As messages: a line for each segment, the next of which begins with what the one before ended with.
+  ASSERT_EQ(tandem({"episodes", run_dir.string(), "--export", "openai"}), 0) << text(output());
+  std::map<int, std::vector<Json>> segments;
+  std::istringstream chats(text(output()));
+  for (std::string line; std::getline(chats, line);) {
+    const Json chat = *parse_json(line);
+    if (chat.contains("segment")) segments[chat["episode"].get<int>()].push_back(chat);
+  }
+  EXPECT_EQ(segments.size(), summed_up.size());
+  for (const auto& [episode, of_episode] : segments) {
+    EXPECT_EQ(of_episode.size(), of_episode[0]["segments"].get<size_t>());
+    const Json& first = of_episode[0]["messages"];
+    EXPECT_EQ(first.back()["role"], "assistant") << "the summary";
+    EXPECT_EQ(first[first.size() - 2]["role"], "user") << "the request for it";
+    const auto task = [&](size_t i) { return of_episode[i]["messages"][1]["content"].get<std::string>(); };
+    EXPECT_TRUE(task(1).starts_with(task(0)) && task(1).size() > task(0).size()) << task(1);
+  }
   EXPECT_EQ(tandem({"run", TANDEM_SOURCE_DIR "/configs/tiny.yaml", "--dry-run", "env.compact_at=500"}), 2);
   EXPECT_NE(text(output()).find("at most 464 would do"), std::string::npos) << text(output());
 }

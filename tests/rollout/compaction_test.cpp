@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "rollout/agent/retelling.h"
+#include "rollout/books/trajectory.h"
 #include "tests/rollout/conversations_fixture.h"
 
 namespace tandem::rollout {
@@ -62,6 +64,36 @@ TEST_F(Conversations, of_every_family_are_summed_up_on_request) {
     ASSERT_TRUE(next) << next.error().to_string();
     EXPECT_THAT(conversation->tokenizer().decode(*next), HasSubstr("Your summary so far:\nI looked."));
     ++families;
+
+    // The whole as it is recorded, told as messages again.
+    auto summary = *conversation->tokenizer().encode("I looked.", model::AddSpecial::kNo);
+    summary.push_back(conversation->end_tokens().front());
+    Trajectory all;
+    const auto say = [&](std::span<const int32_t> tokens) {
+      for (const int32_t token : tokens) all.append_sampled(token, -1, 0);
+    };
+    all.append(*conversation->prompt(opening));
+    say(*turn);
+    all.append(asked->tokens);
+    say(summary);
+    all.begin_segment();
+    all.append(*next);
+    say(*turn);
+    const auto told = retell_segments(*conversation, kCompaction, opening, all.tokens, all.sampled, all.later_segments);
+    ASSERT_TRUE(told) << told.error().to_string();
+    ASSERT_EQ(told->size(), 2u);
+    ASSERT_EQ(told->front().turns.size(), 2u);
+    const Reply& reply = told->front().turns[0].reply;
+    EXPECT_EQ(reply.results, (std::vector<std::string>{"RESULT"}));
+    EXPECT_EQ(reply.instruction, kCompaction.request);
+    EXPECT_EQ(told->front().turns[1].said.text, "I looked.");
+    EXPECT_THAT(told->back().opening.messages.back().content, HasSubstr("Your summary so far:\nI looked."));
+    EXPECT_EQ(told->back().turns.size(), 1u);
+    envs::Compaction other = kCompaction;
+    other.request = "Say it shorter.";
+    const auto refused = retell_segments(*conversation, other, opening, all.tokens, all.sampled, all.later_segments);
+    EXPECT_FALSE(refused);
+    EXPECT_THAT(refused.error().to_string(), HasSubstr("segment 1"));
   }
   EXPECT_GE(families, 7u);
 }
