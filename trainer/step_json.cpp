@@ -17,6 +17,7 @@ Json list_of(const std::vector<UpdateMetrics>& updates) {
                     {"ratio_max", u.ratio_max},
                     {"clip_fraction", u.clip_fraction},
                     {"approx_kl", u.approx_kl}});
+    if (u.spike) list.back()["spike"] = true;
   }
   return list;
 }
@@ -40,6 +41,7 @@ Json to_json(const StepMetrics& m) {
                {"tree_tokens", m.tree_tokens},
                {"max_abs_logprob_diff", m.max_abs_logprob_diff},
                {"compared_tokens", m.compared_tokens}};
+  if (m.skipped_spikes > 0) json["skipped_spikes"] = m.skipped_spikes;
   if (!m.of_loss.empty()) json["loss_metrics"] = m.of_loss;
   if (!m.parts.empty()) json["algorithms"] = m.parts;
   if (m.updates.empty()) return json;

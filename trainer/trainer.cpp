@@ -335,6 +335,9 @@ class Trainer {
   std::string report_of(uint64_t step, const StepMetrics& metrics, const std::vector<EpisodeKey>& missing,
                         const weights_sync::Offer& next, double train_seconds, double seconds) {
     Json json = to_json(metrics);
+    if (metrics.skipped_spikes > 0)
+      spdlog::warn("step {}: {} updates were left out: the gradient's norm was {:.3g}, a spike (trainer.skip_spikes)",
+                   step, metrics.skipped_spikes, metrics.grad_norm);
     json["weights_digest"] = weights_sync::digest_of_version(next.whole()).hex();
     json["delta_bytes"] = next.delta_bytes();
     if (!audit_.is_null() && audit_.at("version") == step) json["weights_audit"] = audit_;

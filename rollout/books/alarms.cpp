@@ -247,7 +247,8 @@ void Alarms::gradient(std::vector<Alarm>& held) const {
                               last, usual, before.size(), most),
                   "trainer.max_grad_norm",
                   "the step was scaled down to it, where it is not 0: lower it, or trainer.learning_rate, where this "
-                  "comes again; the step's episodes are named by `tandem episodes`"});
+                  "comes again, or leave such updates out: trainer.skip_spikes; the step's episodes are named by "
+                  "`tandem episodes`"});
 }
 
 void Alarms::kinds(std::vector<Alarm>& held) const {

@@ -286,6 +286,14 @@ Status Learner::update(StepMetrics& metrics) {
     return Status::corrupt(
         fmt::format("the gradient of step {} is not finite; the weights were left as they are", steps_ + 1));
   }
+  const bool spike = settings_.skip_spikes > 0 && norms_.is_spike(metrics.grad_norm, settings_.skip_spikes);
+  if (settings_.skip_spikes > 0) norms_.add(metrics.grad_norm);
+  if (spike) {
+    metrics.learning_rate = settings_.learning_rate.at(steps_ + 1);
+    ++metrics.skipped_spikes;
+    forget_gradients();
+    return {};
+  }
   const bool clip = settings_.max_grad_norm > 0 && metrics.grad_norm > settings_.max_grad_norm;
   ++updates_;
   metrics.learning_rate = settings_.learning_rate.at(steps_ + 1);

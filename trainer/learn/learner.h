@@ -27,6 +27,7 @@
 #include "trainer/learn/buffers.h"
 #include "trainer/learn/loss_function.h"
 #include "trainer/learn/low_rank.h"
+#include "trainer/learn/norm_history.h"
 #include "trainer/learn/optimizer.h"
 #include "trainer/learn/parts.h"
 #include "trainer/learn/ranks.h"
@@ -78,6 +79,7 @@ struct UpdateMetrics {
   double ratio_mean = 1, ratio_max = 1, clip_fraction = 0;
   double approx_kl = 0;  // mean of r - 1 - ln r, the policy before the step to this one
   int64_t tokens = 0;    // that the loss counts
+  bool spike = false;    // it was left out by OptimizerSettings::skip_spikes
   bool taken = true;     // false: approx_kl was beyond BatchUpdates::kl_stop, and the step ended before this update
 };
 
@@ -87,6 +89,7 @@ struct StepMetrics {
   double loss = 0;
   double grad_norm = 0;
   double learning_rate = 0;
+  int skipped_spikes = 0;  // updates that were left out (OptimizerSettings::skip_spikes)
   double entropy = 0;      // nats a token, mean over trained tokens of samples that have a gradient
   double mismatch_kl = 0;  // mean of r - 1 - ln r, sampler to trainer
   double clip_fraction = 0;
@@ -301,7 +304,7 @@ class Learner {
   Status copy_weights(std::unique_ptr<model::Weights>& copy);
   // Of `flat` what passes read.
   Status ready();
-  // Moves the weights by the gradients.
+  // Moves the weights by the gradients, unless their norm is a spike, which is counted in `metrics`.
   Status update(StepMetrics& metrics);
   // The update of a step that has one.
   Status apply(StepMetrics& metrics);
@@ -322,6 +325,7 @@ class Learner {
   kernels::Stream stream_;
   OptimizerSettings settings_;
   int64_t steps_ = 0, updates_ = 0;
+  NormHistory norms_;  // of the updates before
   Ranks ranks_;
   std::optional<Piece> shard_;         // of the masters; none: they are whole on every rank
   std::unique_ptr<LowRank> low_rank_;  // null: all weights learn

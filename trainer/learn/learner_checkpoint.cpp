@@ -174,6 +174,7 @@ Status Learner::write_state(const fs::path& aside, const fs::path& folder, const
         {"rank", lora.rank}, {"alpha", lora.alpha}, {"use_rslora", lora.use_rslora}, {"targets", lora.targets}};
   }
   if (updates_ != steps_) state["updates"] = updates_;
+  if (settings_.skip_spikes > 0) state["gradient_norms"] = norms_.norms();
   if (!progress.is_null()) state["progress"] = progress;
   TRY(write_file(aside / kStateFile, state.dump(2) + "\n"));
   std::error_code ignored;
@@ -204,6 +205,7 @@ Status Learner::read_checkpoint(const fs::path& folder) {
   for (const StateSlice& own : this->state()) TRY(read_slice(folder, state, own.slice, own.begin));
   steps_ = state.value("steps", int64_t{0});
   updates_ = state.value("updates", steps_);
+  norms_.restore(state.value("gradient_norms", std::vector<double>()));
   return {};
 }
 

@@ -216,7 +216,10 @@ Result<StepMetrics> Learner::reinforce_repeatedly(std::span<const Sample> sample
         forget_gradients();
       } else {
         TRY(update(pass.metrics));
-        if (!pass.head_gradient.empty()) TRY(critic_->step(stream_, pass.head_gradient, updates_));
+        pass.update.spike = pass.metrics.skipped_spikes > 0;
+        metrics.skipped_spikes += pass.metrics.skipped_spikes;
+        if (!pass.head_gradient.empty() && !pass.update.spike)
+          TRY(critic_->step(stream_, pass.head_gradient, updates_));
         pass.update.grad_norm = pass.metrics.grad_norm;
         means.add(pass.metrics);
       }

@@ -141,7 +141,7 @@ Result<StepMetrics> Learner::reinforce_whole(std::span<const Sample> samples, co
   }
   metrics.loss += demonstration_loss(samples, *accumulated, algorithm.demonstrations, metrics);
   metrics = TRY(finish(drawn, version, std::move(metrics)));
-  if (value_pass) TRY(critic_->step(stream_, value_pass->sum, updates_));
+  if (value_pass && metrics.skipped_spikes == 0) TRY(critic_->step(stream_, value_pass->sum, updates_));
   return metrics;
 }
 

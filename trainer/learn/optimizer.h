@@ -45,6 +45,7 @@ struct OptimizerSettings {
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0;
   double momentum = 0.95;      // Muon's
   double max_grad_norm = 1;    // 0: no clipping
+  double skip_spikes = 0;      // an update is left out whose norm is above this many medians of those before; 0: never
   LowRankSettings low_rank;    // the factors that learn; of rank 0: all weights learn
   int max_pass_tokens = 1024;  // rows of one forward and backward pass; bounds the memory
   int slots = 8;               // virtual slots that gradients are summed in (slots.h); a power of two

@@ -21,6 +21,10 @@ void add_after_warmup(Schema& s, OptimizerConfig& c) {
   s.add("trainer.momentum", c.momentum, "Of Muon", 0, 1);
   s.add("trainer.weight_decay", c.weight_decay, "Decoupled", 0, 1);
   s.add("trainer.max_grad_norm", c.max_grad_norm, "Gradients are scaled down to it; 0: never", 0, 1e9);
+  s.add("trainer.skip_spikes", c.skip_spikes,
+        "An update is left out whose gradient's norm is above so many times the median of up to 32 before, and the "
+        "weights stay; 0: never",
+        0, 1e6);
   s.add("trainer.max_pass_tokens", c.max_pass_tokens, "Rows of one pass; bounds the memory", 64, 1e6);
   s.add("trainer.slots", c.slots,
         "Virtual slots: a power of two; gradients are summed slot by slot, and slots as a tree", 1, 1024);
@@ -55,6 +59,7 @@ Result<OptimizerSettings> optimizer_settings(const OptimizerConfig& c, const Tra
                              .weight_decay = c.weight_decay,
                              .momentum = c.momentum,
                              .max_grad_norm = c.max_grad_norm,
+                             .skip_spikes = c.skip_spikes,
                              .low_rank = std::move(low_rank),
                              .max_pass_tokens = c.max_pass_tokens,
                              .slots = c.slots};

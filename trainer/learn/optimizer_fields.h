@@ -16,6 +16,7 @@ struct OptimizerConfig {
   double final_share = 0.1;
   std::string optimizer = "adamw", moments = "fp32";
   double beta1 = 0.9, beta2 = 0.95, momentum = 0.95, weight_decay = 0, max_grad_norm = 1;
+  double skip_spikes = 0;
   int max_pass_tokens = 1024;
   int slots = 8;
   int checkpoint_every = 25;

@@ -149,18 +149,20 @@ class FineTuning {
     if (!metrics) return Status(metrics.error()).hint("a lower trainer.learning_rate may help");
     result_.step = learner_.steps();
     const double seconds = seconds_since(start);
-    return say({{"event", "step"},
-                {"step", result_.step},
-                {"steps", result_.steps},
-                {"epoch", step.epoch + 1},
-                {"samples", step.samples.size()},
-                {"loss", metrics->loss},
-                {"grad_norm", metrics->grad_norm},
-                {"learning_rate", metrics->learning_rate},
-                {"trained_tokens", metrics->trained_tokens},
-                {"sample_tokens", metrics->sample_tokens},
-                {"tree_tokens", metrics->tree_tokens},
-                {"seconds", seconds}});
+    Json event = {{"event", "step"},
+                  {"step", result_.step},
+                  {"steps", result_.steps},
+                  {"epoch", step.epoch + 1},
+                  {"samples", step.samples.size()},
+                  {"loss", metrics->loss},
+                  {"grad_norm", metrics->grad_norm},
+                  {"learning_rate", metrics->learning_rate},
+                  {"trained_tokens", metrics->trained_tokens},
+                  {"sample_tokens", metrics->sample_tokens},
+                  {"tree_tokens", metrics->tree_tokens},
+                  {"seconds", seconds}};
+    if (metrics->skipped_spikes > 0) event["skipped_spikes"] = metrics->skipped_spikes;
+    return say(event);
   }
 
   bool validation_due() const {
