@@ -12,6 +12,7 @@
 #include "rollout/books/ledger_log.h"
 #include "run/resume.h"
 #include "run/topology.h"
+#include "standby/record.h"
 
 namespace tandem::archive {
 namespace {
@@ -52,6 +53,7 @@ std::string string_of(const Json& object, const char* key) {
 }
 
 State state_of(const fs::path& dir, const Json& status, uint64_t step) {
+  if (const auto record = standby::read_record_of(dir); record && !record->is_taken) return State::kCopy;
   if (dashboard::is_on(dir, status)) return State::kOn;
   const std::string said = string_of(status, "state");
   // The last word of a run that a signal ended is the same; only its phase tells that there is more to do.
@@ -201,6 +203,8 @@ std::string_view to_string(State state) {
       return "failed";
     case State::kKilled:
       return "killed";
+    case State::kCopy:
+      return "copy";
     case State::kEmpty:
       break;
   }

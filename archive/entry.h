@@ -25,6 +25,7 @@ enum class State : uint8_t {
   kFailed,       // ended by itself before its last step
   kKilled,       // ended without a word
   kEmpty,        // ended without a step, and without a word on why
+  kCopy,         // a standby keeps it of a run that is elsewhere
 };
 std::string_view to_string(State state);
 

@@ -116,6 +116,10 @@ Status add_drop(PruneRule& rule, std::string_view text) {
     return Status::invalid(fmt::format("--drop {}: only runs that did not come to their end go whole", text))
         .hint("of runs that are done --keep takes away checkpoints, trajectories and logs");
   }
+  if (text == to_string(State::kCopy)) {
+    return Status::invalid(fmt::format("--drop {}: the run that a copy is of may be on elsewhere", text))
+        .hint("remove the folder yourself where that run is done, or gone");
+  }
   return Status::invalid(fmt::format("--drop {}: there is no such state{}", text,
                                      did_you_mean(text, {"failed", "killed", "interrupted", "empty"})));
 }
@@ -136,7 +140,7 @@ std::set<fs::path> models_of(const std::vector<fs::path>& runs) {
 std::vector<Removal> removals_of(const RunEntry& run, const PruneRule& rule, const std::set<fs::path>& needed,
                                  double now) {
   std::vector<Removal> removals;
-  if (run.state == State::kOn || !run.problem.empty()) return removals;
+  if (run.state == State::kOn || run.state == State::kCopy || !run.problem.empty()) return removals;
   const double age = run.ended ? now - *run.ended : 0;  // one that cannot be told is taken for young
   const bool old_enough = rule.drop_after <= 0 || age >= rule.drop_after;
   if (rule.drop.contains(run.state) && old_enough) {

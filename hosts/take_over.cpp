@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <map>
+#include <optional>
+
 #include "base/json.h"
 #include "base/text.h"
 #include "hosts/bundle.h"
@@ -28,18 +31,41 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, error);
 }
 
+// What a run goes on with, read before it is taken over.
+struct Left {
+  run::RecordedConfig recorded;
+  rollout::Ledger books;
+  std::map<std::string, std::string> moved;  // config key -> path within the copy
+};
+
+Result<std::map<std::string, std::string>> moved_in(const fs::path& folder) {
+  std::map<std::string, std::string> moved;
+  const fs::path path = folder / run::kMovedFile;
+  if (!is_there(path)) return moved;
+  const auto json = parse_json(TRY(read_file(path, 1 << 16)));
+  if (!json || !json->is_object()) return fail(Status::corrupt("this is no table of paths").at(path.string()));
+  for (const auto& [key, to] : json->items()) {
+    if (!to.is_string()) return fail(Status::corrupt("has what is no path").at(path.string()));
+    moved[key] = to.get<std::string>();
+  }
+  return moved;
+}
+
+Result<Left> read_left(const fs::path& folder) {
+  auto recorded = TRY(run::read_recorded(folder));
+  auto moved = TRY(moved_in(folder));
+  auto books = TRY(rollout::read_books(folder, [&] { return run::plan_of(recorded.config, folder); }));
+  return Left{.recorded = std::move(recorded), .books = std::move(books), .moved = std::move(moved)};
+}
+
 // The config as it is on this machine, where the hosts are that answer.
-Result<run::RunConfig> config_here(const fs::path& folder, run::RunConfig config, const standby::Record& record,
+Result<run::RunConfig> config_here(const fs::path& folder, const Left& left, const standby::Record& record,
                                    const Progress& progress) {
+  run::RunConfig config = left.recorded.config;
   Schema schema = schema_of(config);
-  if (is_there(folder / run::kMovedFile)) {
-    const Json moved = TRY(parse_json(TRY(read_file(folder / run::kMovedFile, 1 << 16))));
-    for (const auto& [key, path] : moved.items()) {
-      if (!path.is_string())
-        return fail(Status::corrupt("has what is no path").at((folder / run::kMovedFile).string()));
-      for (const Field& field : schema.fields()) {
-        if (field.path == key) field.set((folder / path.get<std::string>()).string());
-      }
+  for (const auto& [key, path] : left.moved) {
+    for (const Field& field : schema.fields()) {
+      if (field.path == key) field.set((folder / path).string());
     }
   }
   std::vector<std::string> reached;
@@ -105,6 +131,7 @@ Result<TakeOver> take_over(const fs::path& given, bool accepts_loss, const Progr
                     .hint("go on in the run's own directory, by --resume"));
   }
   standby::Record record;
+  std::optional<Left> left;
   {
     const auto lock = TRY(standby::RecordLock::take(folder));
     record = TRY(standby::read_record_of(folder));
@@ -114,7 +141,13 @@ Result<TakeOver> take_over(const fs::path& given, bool accepts_loss, const Progr
                       .hint("go on in the run's own directory, by --resume; where that is lost, --accept-loss takes "
                             "what is here"));
     }
+    // A copy that cannot be read must not end a side that may be alive.
+    left.emplace(TRY(read_left(folder)));
     if (!record.is_taken) {
+      if (left->recorded.config.run.standby_lost == "go_on" && record.behind.empty()) {
+        progress(
+            "run.standby_lost is go_on: what the run did while it could not reach this copy, if anything, is not here");
+      }
       record.is_taken = true;
       ++record.epoch;
       record.holder = run::name_of_host(record.host);
@@ -122,16 +155,14 @@ Result<TakeOver> take_over(const fs::path& given, bool accepts_loss, const Progr
     }
   }
   TRY(run::RunLayout::take_over(folder, record.run, record.epoch));
-  const auto recorded = TRY(run::read_recorded(folder));
-  const auto books = TRY(rollout::read_books(folder, [&] { return run::plan_of(recorded.config, folder); }));
-  if (books.epoch() < record.epoch) {
-    const run::RunConfig here = TRY(config_here(folder, recorded.config, record, progress));
+  if (left->books.epoch() < record.epoch) {
+    const run::RunConfig here = TRY(config_here(folder, *left, record, progress));
     if (is_there(folder / kTasksFile) && !here.tasks.path.empty()) {
       Json tasks = TRY(parse_json(TRY(read_file(folder / kTasksFile))));
       tasks["path"] = here.tasks.path;
       TRY(write_file(folder / kTasksFile, dump_json(tasks) + "\n"));
     }
-    TRY(run::write_recorded(folder, here, recorded.given));
+    TRY(run::write_recorded(folder, here, left->recorded.given));
     // The log last: with it all of this is done.
     TRY(rollout::record_take_over(folder, record.epoch, record.holder));
   }

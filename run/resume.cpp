@@ -77,7 +77,9 @@ std::set<std::string> given_keys(const Schema& schema) {
 
 Result<RecordedConfig> read_recorded(const fs::path& run_dir) {
   const fs::path path = run_dir / "config.resolved.json";
-  const Json json = TRY(parse_json(TRY(read_file(path, 1 << 20))));
+  const auto parsed = parse_json(TRY(read_file(path, 1 << 20)));
+  if (!parsed) return fail(Status(parsed.error()).at(path.string()));
+  const Json& json = *parsed;
   RecordedConfig recorded;
   Schema schema = schema_of(recorded.config);
   if (Status status = schema.apply_resolved(json); !status.ok()) return fail(std::move(status).at(path.string()));

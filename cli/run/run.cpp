@@ -590,6 +590,7 @@ Action add_run(CLI::App& command) {
       "trainer.learning_rate=1e-5\n"
       "  tandem run configs/quickstart.yaml --resume --run-dir runs/mine\n  tandem run configs/quickstart.yaml "
       "--resume-or-start --run-dir runs/mine\n"
+      "  tandem run --take-over ~/.cache/tandem/host/standby/0859e742ac1d2ef1\n"
       "Exit codes: 0 done, 1 failed, 2 wrong config, 3 unfit machine, 5 nothing scored or learned or no room, 6 "
       "damaged "
       "files, 75 interrupted with a checkpoint");

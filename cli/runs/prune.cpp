@@ -70,6 +70,10 @@ Result<int> prune_runs(const PruneOptions& options) {
       fmt::print(stderr, "{} is on, and left alone\n", run.dir.string());
       continue;
     }
+    if (run.state == archive::State::kCopy) {
+      fmt::print(stderr, "{} is the copy that a standby keeps of a run, and left alone\n", run.dir.string());
+      continue;
+    }
     if (!run.problem.empty()) {
       fmt::print(stderr, "{} is left alone: {}\n", run.dir.string(), run.problem);
       continue;

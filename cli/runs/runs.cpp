@@ -101,7 +101,8 @@ Action add_runs(CLI::App& command) {
   prune->footer(
       "AGE is 90s, 15m, 12h, 7d or 2w. What neither --keep nor --drop names stays. Always left alone: runs that are "
       "on,\n"
-      "runs that cannot be read, what a run that is not done needs to go on, export/, the checkpoints that latest and\n"
+      "copies that a standby keeps, runs that cannot be read, what a run that is not done needs to go on, export/, the "
+      "checkpoints that latest and\n"
       "best name, and what the model of another run below DIR is.\n\n"
       "Examples:\n"
       "  tandem runs prune runs --keep checkpoints=1 --keep trajectories=7d --keep logs=30d --dry-run\n"

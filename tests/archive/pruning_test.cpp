@@ -1,6 +1,7 @@
 #include "archive/pruning.h"
 
 #include "run/checks.h"
+#include "standby/record.h"
 #include "tests/archive/runs.h"
 
 namespace tandem::archive {
@@ -120,6 +121,26 @@ TEST(PruningTest, a_run_that_a_process_has_is_refused_and_whole) {
   // By its status alone it is on, too.
   run.write("status.json", dump_json(Json{{"state", "running"}, {"pid", ::getpid()}}));
   EXPECT_TRUE(removals_of(read_entry(run.dir()), rule_of({"checkpoints=1"}, {"failed"}), {}, kNow).empty());
+}
+
+TEST(PruningTest, a_copy_that_a_standby_keeps_is_left_alone_until_it_was_taken_over) {
+  RecordedRun run;
+  run.play(dashboard::learns);
+  run.checkpoints({1, 2});
+  standby::Record record{.run = 1, .name = "elsewhere", .epoch = 1, .holder = {}, .host = {}, .key = {}, .behind = {}};
+  ASSERT_TRUE(standby::write_record_of(run.dir(), record));
+  const auto rule = rule_of({"checkpoints=1"}, {"killed", "empty"});
+  EXPECT_EQ(read_entry(run.dir()).state, State::kCopy);
+  const auto removed = prune(run.dir(), rule, {}, kNow);
+  ASSERT_TRUE(removed) << removed.error().to_string();
+  EXPECT_TRUE(removed->empty());
+  EXPECT_TRUE(run.has("checkpoints/step_1"));
+  PruneRule other;
+  EXPECT_NE(add_drop(other, "copy").to_string().find("may be on elsewhere"), std::string::npos);
+  record.is_taken = true;
+  ASSERT_TRUE(standby::write_record_of(run.dir(), record));
+  EXPECT_EQ(read_entry(run.dir()).state, State::kKilled);
+  EXPECT_FALSE(removals_of(read_entry(run.dir()), rule, {}, kNow).empty());
 }
 
 TEST(PruningTest, what_a_killed_pruning_left_goes_with_the_next) {

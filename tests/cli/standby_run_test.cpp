@@ -198,6 +198,41 @@ TEST_F(StandbyRun, a_run_that_went_on_without_its_standby_is_not_taken_over_from
   EXPECT_THAT(text(root() / "behind.out"), HasSubstr("the run went on without this copy"));
 }
 
+TEST_F(StandbyRun, a_copy_that_cannot_be_read_is_refused_before_the_run_is_taken_over) {
+  auto standby = std::make_unique<Host>("damaged");
+  Host other("undamaged");
+  const fs::path run_dir = root() / "to-be-damaged";
+  Process process(
+      command(with({"run.steps=5000", "tasks.heldout=0", "run.standby_lost=go_on"}, {&other, standby.get()}, *standby),
+              run_dir),
+      output());
+  ASSERT_TRUE(reaches_step(process, run_dir, 3)) << text(output());
+  process.signal(SIGTERM);
+  EXPECT_EQ(process.wait(), 75) << text(output());
+  const fs::path copy = standby->copy();
+  for (const char* file : {"ledger/events.log", "config.resolved.json", "standby-paths.json"}) {
+    const std::string whole = text(copy / file);
+    ASSERT_FALSE(whole.empty()) << file;
+    std::string damaged = whole;
+    damaged[damaged.size() / 2] = '\x01';
+    ASSERT_TRUE(write_file(copy / file, damaged));
+    Process taking(taking_over(copy), root() / "damaged.out");
+    EXPECT_NE(taking.wait(60s), 0) << file;
+    EXPECT_THAT(text(root() / "damaged.out"), HasSubstr((copy / file).string()));
+    const auto record = standby::read_record_of(copy);
+    ASSERT_TRUE(record);
+    EXPECT_FALSE(record->is_taken) << file << ": the other side may be alive, and must go on";
+    EXPECT_EQ(record->epoch, 1u) << file;
+    ASSERT_TRUE(write_file(copy / file, whole));
+  }
+  // A copy cannot know what was done without it while its host was away, so that is said.
+  Process taking(taking_over(copy), root() / "damaged.out");
+  (void)within(120s, [&] { return json(copy / "status.json").value("state", "") == "running" || !taking.running(); });
+  EXPECT_THAT(text(root() / "damaged.out"), HasSubstr("run.standby_lost is go_on"));
+  taking.signal(SIGTERM);
+  EXPECT_EQ(taking.wait(), 75) << text(root() / "damaged.out");
+}
+
 TEST_F(StandbyRun, what_does_not_fit_is_refused_by_name) {
   const auto refused = [&](const Arguments& arguments, const std::string& words) {
     EXPECT_EQ(tandem(arguments), 2) << text(output());
