@@ -1,6 +1,7 @@
 #include "run/config.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -148,7 +149,13 @@ std::vector<std::string> alarms_off_of(const RunConfig& c) {
 
 Result<trainer::Algorithm> algorithm_of(const RunConfig& c) {
   auto algorithm = TRY(trainer::algorithm_of(c.algorithm));
-  for (size_t part = 0; part <= algorithm.parts.size(); ++part) TRY(check_algorithm(trainer::part_of(algorithm, part)));
+  for (size_t i = 0; i <= algorithm.parts.size(); ++i) {
+    const trainer::Algorithm& part = trainer::part_of(algorithm, i);
+    const Status status = check_algorithm(part);
+    if (status.ok()) continue;
+    if (part.kinds.empty()) return fail(status);
+    return fail(Status(status).at(fmt::format("algorithm.kinds: {}", fmt::join(part.kinds, ","))));
+  }
   return algorithm;
 }
 

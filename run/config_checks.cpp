@@ -1,5 +1,6 @@
 // What the fields of a run's config say together: contradictions, and the harness that its model trains under.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>
@@ -244,9 +245,10 @@ Status check(const RunConfig& c) {
     const bool of_subsets = part.advantage == AdvantageKind::kPassAtK;
     refuse(of_subsets && part.pass_k >= c.trainer.group_size, [&] {
       return fmt::format(
-          "algorithm.pass_at_k.k is {}, and a group has trainer.group_size = {} episodes: it must be smaller, or all "
+          "{}algorithm.pass_at_k.k is {}, and a group has trainer.group_size = {} episodes: it must be smaller, or all "
           "subsets are the same",
-          part.pass_k, c.trainer.group_size);
+          part.kinds.empty() ? "" : fmt::format("algorithm.kinds: {}: ", fmt::join(part.kinds, ",")), part.pass_k,
+          c.trainer.group_size);
     });
   }
   const auto compares = [](const trainer::Algorithm& part) { return part.advantage != AdvantageKind::kDistill; };

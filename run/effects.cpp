@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
+
+#include "trainer/learn/algorithm_parts.h"
 
 namespace tandem::run {
 namespace {
@@ -81,6 +84,26 @@ std::map<std::string, std::string> reasons_of(const RunConfig& c) {
   return reasons;
 }
 
+// Of a line of algorithm.kinds.
+std::vector<std::string> without_effect(const RunConfig& config, const std::string& line) {
+  auto part = trainer::keys_of_part(line);
+  RunConfig of_part = config, usual;
+  static_cast<trainer::AlgorithmConfig&>(of_part.algorithm) = std::move(part.config);
+  of_part.algorithm.teacher.path = config.algorithm.teacher.path;
+  const auto reasons = reasons_of(of_part);
+  const Schema values = schema_of(of_part), defaults = schema_of(usual);
+  std::vector<std::string> sentences;
+  for (size_t i = 0; i < values.fields().size(); ++i) {
+    const Field& field = values.fields()[i];
+    const auto reason = reasons.find(field.path);
+    if (reason == reasons.end() || std::ranges::find(part.given, field.path) == part.given.end() ||
+        field.get() == defaults.fields()[i].get())
+      continue;
+    sentences.push_back(fmt::format("\"{}\": {} has no effect: {}", line, field.path, reason->second));
+  }
+  return sentences;
+}
+
 }  // namespace
 
 std::vector<std::string> without_effect(const RunConfig& config, const Schema& schema) {
@@ -96,6 +119,11 @@ std::vector<std::string> without_effect(const RunConfig& config, const Schema& s
     if (reason == reasons.end() || place.empty() || place == "default" || field.get() == defaults.fields()[i].get())
       continue;
     sentences.push_back(fmt::format("{}: {} has no effect: {}", place, field.path, reason->second));
+  }
+  for (const std::string& line : config.algorithm.kinds) {
+    for (std::string& said : without_effect(config, line)) {
+      sentences.push_back(fmt::format("{}: algorithm.kinds: {}", schema.origin("algorithm.kinds"), std::move(said)));
+    }
   }
   return sentences;
 }

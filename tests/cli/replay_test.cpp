@@ -161,6 +161,36 @@ TEST_F(Replay, of_demonstrations_beside_reinforcement_has_the_bits_of_the_run) {
   EXPECT_EQ(run({"run.steps=2", "tasks.heldout=0", data}, root() / "refused-data"), 2);
   EXPECT_NE(text(output()).find("algorithm.demonstrations.data"), std::string::npos) << text(output());
   EXPECT_NE(text(output()).find(first.string()), std::string::npos) << text(output());
+  // It goes on with those that it began with, or not at all.
+  const fs::path kept = path / "demonstrations.jsonl";
+  std::string damaged = text(kept);
+  char& digit = damaged[damaged.find('[', damaged.find('\n')) + 1];
+  digit = digit == '1' ? '2' : '1';
+  ASSERT_TRUE(write_file(kept, damaged));
+  const Arguments longer = {"run.steps=3", "tasks.heldout=0", "algorithm.demonstrations.samples=3", data};
+  EXPECT_EQ(run(longer, path, true), 1) << text(output());
+  EXPECT_NE(text(output()).find("its samples are not those that were written"), std::string::npos) << text(output());
+  fs::remove(kept);
+  EXPECT_EQ(run(longer, path, true), 1) << text(output());
+  EXPECT_NE(text(output()).find("demonstrations.jsonl is gone"), std::string::npos) << text(output());
+}
+
+// Exported chats of a model whose template knows no tools: calls become words, as in the run's own episodes.
+TEST_F(Replay, demonstrations_may_be_exported_chats_with_calls) {
+  const fs::path first = root() / "exports", chats = root() / "chats.jsonl";
+  ASSERT_EQ(run({"run.steps=2", "tasks.heldout=0", "env.compact_at=60"}, first), 0) << text(output());
+  ASSERT_EQ(tandem({"episodes", first.string(), "--export", "openai"}), 0) << text(output());
+  std::string lines;
+  std::istringstream all(text(output()));
+  for (std::string line; std::getline(all, line);)
+    if (line.starts_with('{')) lines += line + "\n";
+  ASSERT_NE(lines.find("tool_calls"), std::string::npos);
+  ASSERT_TRUE(write_file(chats, lines));
+  EXPECT_EQ(
+      run({"run.steps=1", "tasks.heldout=0", fmt::format(R"(algorithm.demonstrations.data=["{}"])", chats.string())},
+          root() / "learns-from-chats"),
+      0)
+      << text(output());
 }
 
 // The coordinator makes these advantages: each is that of all pairs of its group, where a pair has its better reward.

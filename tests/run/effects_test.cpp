@@ -40,6 +40,18 @@ TEST(Effects, a_value_that_does_nothing_is_named_with_its_reason) {
               ElementsAre(HasSubstr("nobody to steal from")));
 }
 
+TEST(Effects, are_looked_for_in_lines_of_kinds) {
+  EXPECT_THAT(
+      effects_of({R"(algorithm.kinds=["set=grpo gamma=0.5 sapo.tau_positive=2"])"}),
+      ElementsAre(HasSubstr("algorithm.kinds: \"set=grpo gamma=0.5 sapo.tau_positive=2\": algorithm.gamma has no "
+                            "effect: algorithm.advantage is grpo"),
+                  HasSubstr("algorithm.sapo.tau_positive has no effect: algorithm.name is grpo")));
+  EXPECT_THAT(effects_of({R"(algorithm.kinds=["set=reinforce++ gamma=0.5","run=sapo sapo.tau_positive=2"])"}),
+              IsEmpty());
+  EXPECT_THAT(effects_of({R"(algorithm.kinds=["set=grpo teacher.weight=2"])"}), ElementsAre(HasSubstr("no teacher")));
+  EXPECT_THAT(effects_of({R"(algorithm.kinds=["set=grpo teacher.weight=2"])", "algorithm.teacher.path=x"}), IsEmpty());
+}
+
 TEST(Effects, defaults_and_values_that_repeat_them_are_no_news) {
   EXPECT_THAT(effects_of({}), IsEmpty());
   EXPECT_THAT(effects_of({"trainer.momentum=0.95"}), IsEmpty());

@@ -1,11 +1,13 @@
 // Demonstrations beside reinforcement: their file, their order, and what they add to a step.
 #include "trainer/learn/demonstrations.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <set>
 
+#include "base/digest.h"
 #include "base/file.h"
 #include "base/random.h"
 #include "tests/envs/scratch.h"
@@ -76,12 +78,17 @@ TEST(Demonstrations, that_are_damaged_are_named_by_line) {
     return read ? std::string("read") : read.error().to_string();
   };
   const std::string head = "{\"format\":1,\"samples\":1}\n";
-  EXPECT_EQ(said(head + "{\"tokens\":[1,2],\"trained\":[[1,2]]}\n"), "read");
+  const std::string line = "{\"tokens\":[1,2],\"trained\":[[1,2]]}\n";
+  const std::string whole = fmt::format("{{\"format\":1,\"samples\":1,\"digest\":\"{}\"}}\n", digest_of(line).hex());
+  EXPECT_EQ(said(whole + line), "read");
   for (const auto& [text, words] : std::vector<std::pair<std::string, std::string>>{
            {"", ":1: is empty"},
            {"[]\n", ":1: its format is not 1"},
            {"{\"format\":2,\"samples\":1}\n", ":1: its format is not 1"},
            {head, ":1: has 0 samples"},
+           {head + line, ":1: its samples are not those that were written"},
+           {whole + "{\"tokens\":[1,3],\"trained\":[[1,2]]}\n", ":1: its samples are not those that were written"},
+           {whole + "{\"tokens\":[1,2],\"trained\":[[0,2]]}\n", ":1: its samples are not those that were written"},
            {head + "{\"tokens\":[1,2]", ":2: "},
            {head + "{\"tokens\":[1,12],\"trained\":[]}\n", ":2: a token that is not one of 10"},
            {head + "{\"tokens\":[1,-1],\"trained\":[]}\n", ":2: a token that is not one of 10"},
@@ -205,6 +212,18 @@ TEST_F(LearnerDemonstrations, are_dealt_to_the_minibatches) {
   ASSERT_TRUE(step) << step.error().to_string();
   EXPECT_EQ(step->updates.size(), 3u);
   EXPECT_GT(step->of_loss.at("demonstration_loss"), 0);
+}
+
+// The mean is over the updates that had some: not half of it where one of two minibatches had them.
+TEST_F(LearnerDemonstrations, that_some_minibatches_lack_are_measured_where_they_are) {
+  auto samples = random_samples(false);
+  samples.push_back(random_samples(true).front());
+  const double likelihood = *learner().evaluate(std::span(samples).last(1));
+  Learner several = learner({.epochs = 1, .minibatches = 3, .seed = 4});
+  const auto step = several.reinforce(samples, algorithm_of(R"({"name": "grpo"})", 1), kVersion);
+  ASSERT_TRUE(step) << step.error().to_string();
+  EXPECT_EQ(step->updates.size(), 3u);
+  EXPECT_NEAR(step->of_loss.at("demonstration_loss"), likelihood, 1e-9) << "the first minibatch has it";
 }
 
 }  // namespace

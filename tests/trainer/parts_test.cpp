@@ -41,6 +41,17 @@ TEST(AlgorithmParts, are_lines_of_kinds_a_name_and_keys) {
   EXPECT_FALSE(needs_reference(a));
 }
 
+TEST(AlgorithmParts, take_any_space_between_words_and_the_algorithms_own_numbers) {
+  Algorithm a = *algorithm_named("grpo");
+  ASSERT_TRUE(set_parts(std::vector<std::string>{"bug = gspo\tclip_low=-1 \n clip_high=0.5 "}, a));
+  EXPECT_EQ(a.parts[0].clip_low, algorithm_named("gspo")->clip_low);
+  EXPECT_EQ(a.parts[0].clip_high, 0.5);
+  const auto keys = keys_of_part("bug=gspo kl.clamp=2 gamma=0.5 weight=3");
+  EXPECT_EQ(keys.given, (std::vector<std::string>{"algorithm.name", "algorithm.gamma", "algorithm.kl.clamp"}));
+  EXPECT_EQ(keys.config.name, "gspo");
+  EXPECT_EQ(keys.config.gamma, 0.5);
+}
+
 TEST(AlgorithmParts, have_the_teacher_of_the_run) {
   Algorithm a = *algorithm_named("grpo");
   a.teacher = {.path = "big", .weight = 0.5, .clamp = 3};
@@ -73,6 +84,10 @@ TEST(AlgorithmParts, that_cannot_be_are_named) {
            {"bug=gspo name=grpo", "name is given twice"},
            {"bug=gspo teacher.path=x", "teacher.path is of algorithm.teacher alone"},
            {"bug=torch script=x.py", "torch is of algorithm.name alone"},
+           {"bug=gspo clip_high=101", "clip_high is 101, not a number from 0 to 100"},
+           {"bug=gspo clip_high=-2", "clip_high is -2, not a number from 0 to 100"},
+           {"bug=gspo kl.coefficient=1e8", "kl.coefficient is 100000000.0, not a number from 0 to 1000000"},
+           {"others=gspo", "stands for the kinds without an algorithm of their own"},
            {"bug=gspo kinds=sum", "unknown key \"kinds\""}}) {
     const std::string said = refused({line});
     EXPECT_NE(said.find(words), std::string::npos) << line << ": " << said;

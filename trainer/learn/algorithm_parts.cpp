@@ -8,7 +8,6 @@
 
 #include "base/json.h"
 #include "base/text.h"
-#include "trainer/learn/algorithm_config.h"
 
 namespace tandem::trainer {
 
@@ -55,19 +54,57 @@ Result<double> take_weight(Json& object) {
       Status::invalid(fmt::format("weight is {}, not a number above 0 and up to {}", dump_json(value), kMostWeight)));
 }
 
-Result<Algorithm> part_from(std::string_view line, const Algorithm& main, std::set<std::string>& taken) {
+// Name and keys of a line as the algorithm section has them.
+Result<Json> object_of(std::string_view line) {
   const size_t equals = line.find('=');
+  std::string text(equals == std::string_view::npos ? "" : line.substr(equals + 1));
+  std::ranges::replace_if(
+      text, [](char c) { return c == '\t' || c == '\n' || c == '\r'; }, ' ');
   std::vector<std::string_view> words;
-  if (equals != std::string_view::npos) {
-    for (const std::string_view word : split(line.substr(equals + 1), ' ')) {
-      if (!word.empty()) words.push_back(word);
-    }
+  for (const std::string_view word : split(text, ' ')) {
+    if (!word.empty()) words.push_back(word);
   }
   if (words.empty()) return fail(Status::invalid("is not KIND[,KIND...]=NAME [KEY=VALUE...]"));
   Json object = Json::object();
   object["name"] = words.front();
   TRY(read_keys(std::span(words).subspan(1), object));
+  return object;
+}
+
+// The value of a field such as algorithm.kl.clamp in the object of the section; null where it has none.
+Json* find(Json& object, std::string_view path) {
+  Json* at = &object;
+  for (const std::string_view name : split(path.substr(path.find('.') + 1), '.')) {
+    const auto found = at->is_object() ? at->find(std::string(name)) : at->end();
+    if (!at->is_object() || found == at->end()) return nullptr;
+    at = &*found;
+  }
+  return at;
+}
+
+// Numbers as the section of a run takes them. What stands for no value becomes null.
+Status hold_to_limits(Json& object) {
+  AlgorithmConfig config;
+  Schema schema;
+  add_algorithm_fields(schema, config);
+  for (const Field& field : schema.fields()) {
+    Json* value = find(object, field.path);
+    if (value == nullptr || !value->is_number() || !(field.least < field.most)) continue;
+    const auto number = value->get<double>();
+    if (field.unset == number) {
+      *value = Json();
+    } else if (number < field.least || number > field.most) {
+      return Status::invalid(
+          fmt::format("{} is {}, not a number from {} to {}", field.path, dump_json(*value), field.least, field.most));
+    }
+  }
+  return {};
+}
+
+Result<Algorithm> part_from(std::string_view line, const Algorithm& main, std::set<std::string>& taken) {
+  Json object = TRY(object_of(line));
   const double weight = TRY(take_weight(object));
+  TRY(hold_to_limits(object));
   const Json teacher = object.value("teacher", Json::object());
   if (teacher.contains("path"))
     return fail(Status::invalid("teacher.path is of algorithm.teacher alone: one model teaches all kinds"));
@@ -78,10 +115,14 @@ Result<Algorithm> part_from(std::string_view line, const Algorithm& main, std::s
   if (!teacher.contains("weight")) part.teacher.weight = main.teacher.weight;
   if (!teacher.contains("clamp")) part.teacher.clamp = main.teacher.clamp;
   part.weight = weight;
-  const std::string_view kinds = line.substr(0, equals);
+  const std::string_view kinds = line.substr(0, line.find('='));
   for (const std::string_view each : split(kinds, ',')) {
     const std::string kind(trim(each));
     if (kind.empty()) return fail(Status::invalid("names no kind of task before the first ="));
+    if (kind == kOtherKinds) {
+      return fail(Status::invalid(fmt::format("\"{}\" stands for the kinds without an algorithm of their own", kind))
+                      .hint("give that kind of task another name"));
+    }
     if (!taken.insert(kind).second) return fail(Status::invalid(fmt::format("{} has an algorithm already", kind)));
     part.kinds.push_back(kind);
   }
@@ -114,6 +155,24 @@ Status set_parts(std::span<const std::string> lines, Algorithm& algorithm) {
   }
   algorithm.parts = std::move(parts);
   return check_critics(algorithm);
+}
+
+PartKeys keys_of_part(std::string_view line) {
+  PartKeys keys;
+  auto object = object_of(line);
+  if (!object) return keys;
+  Schema schema;
+  add_algorithm_fields(schema, keys.config);
+  for (const Field& field : schema.fields()) {
+    const Json* value = find(*object, field.path);
+    if (value == nullptr || value->is_null() || value->is_object()) continue;
+    keys.given.push_back(field.path);
+  }
+  for (const std::string& path : keys.given) {
+    Json said = Json::object();
+    if (!put(said, path, *find(*object, path)) || !schema.apply_resolved(said)) return {};
+  }
+  return keys;
 }
 
 }  // namespace tandem::trainer

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "base/digest.h"
 #include "base/json.h"
 #include "base/random.h"
 #include "base/text.h"
@@ -56,7 +57,7 @@ Result<Sample> sample_from(const Json& json, int vocabulary, int max_tokens) {
 }  // namespace
 
 Status write_demonstrations(const fs::path& path, std::span<const Sample> samples) {
-  std::string text = dump_json(Json{{"format", kDemonstrationFormat}, {"samples", samples.size()}}) + "\n";
+  std::string text;
   for (const Sample& sample : samples) {
     text += dump_json(Json{{"tokens", sample.tokens}, {"trained", runs_of(sample)}}) + "\n";
     if (text.size() > kMostDemonstrationBytes) {
@@ -64,7 +65,8 @@ Status write_demonstrations(const fs::path& path, std::span<const Sample> sample
           fmt::format("demonstrations are more than {} MiB of tokens", kMostDemonstrationBytes >> 20));
     }
   }
-  return write_file(path, text);
+  const Json head = {{"format", kDemonstrationFormat}, {"samples", samples.size()}, {"digest", digest_of(text).hex()}};
+  return write_file(path, dump_json(head) + "\n" + text);
 }
 
 Result<Demonstrations> Demonstrations::read(const fs::path& path, int vocabulary, int max_tokens) {
@@ -88,6 +90,9 @@ Result<Demonstrations> Demonstrations::read(const fs::path& path, int vocabulary
   }
   if (samples.empty() || head->value("samples", Json()) != samples.size())
     return bad(0, fmt::format("has {} samples, and not as many as it says", samples.size()));
+  // A token that became another would train another model without a word.
+  if (head->value("digest", Json()) != digest_of(std::string_view(text).substr(text.find('\n') + 1)).hex())
+    return bad(0, "its samples are not those that were written: their digest differs from the one that it says");
   return Demonstrations(std::move(samples));
 }
 

@@ -3,7 +3,8 @@
 // learns from examples where it has no success of its own.
 //
 // The file is tokens, so that the trainer needs neither tokenizer nor chat template: JSON Lines, a head with "format",
-// and a line a sample with "tokens" and "trained", the runs [begin, end) that are learned from.
+// "samples" (how many) and "digest" of all behind it, and a line a sample with "tokens" and "trained", the runs
+// [begin, end) that are learned from.
 //
 // Thread safety: none.
 #pragma once

@@ -41,7 +41,10 @@ class Means {
     ++count_;
     for (const auto member : kMembers) sum_.*member += update.*member;
     sum_.ratio_max = std::max(count_ == 1 ? 0 : sum_.ratio_max, update.ratio_max);
-    for (const auto& [name, value] : update.of_loss) sum_.of_loss[name] += value;
+    for (const auto& [name, value] : update.of_loss) {
+      ++of_loss_updates_[name];
+      sum_.of_loss[name] += value;
+    }
     for (const auto& [part, means] : update.parts) {
       ++updates_[part];
       for (const auto& [name, value] : means) sum_.parts[part][name] += value;
@@ -51,7 +54,7 @@ class Means {
     if (count_ == 0) return;
     for (const auto member : kMembers) metrics.*member = sum_.*member / count_;
     metrics.ratio_max = sum_.ratio_max;
-    for (const auto& [name, value] : sum_.of_loss) metrics.of_loss[name] = value / count_;
+    for (const auto& [name, value] : sum_.of_loss) metrics.of_loss[name] = value / of_loss_updates_.at(name);
     for (const auto& [part, means] : sum_.parts) {
       for (const auto& [name, value] : means) metrics.parts[part][name] = value / updates_.at(part);
     }
@@ -68,7 +71,8 @@ class Means {
     return metrics;
   }
   double count_ = 0;
-  std::map<std::string, double> updates_;  // that had samples of a part
+  std::map<std::string, double> updates_;          // that had samples of a part
+  std::map<std::string, double> of_loss_updates_;  // that had such a number: a critic's samples, demonstrations
   StepMetrics sum_ = zeros();
 };
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "trainer/learn/algorithm_parts.h"
 #include "trainer/learn/anchors.h"
 #include "trainer/learn/learner.h"
 
@@ -44,7 +45,7 @@ LossBatch batch_of(const LossBatch& batch, std::span<const Sample> samples, cons
 }
 
 std::string name_of(const Algorithm& part) {
-  return part.kinds.empty() ? "others" : fmt::format("{}", fmt::join(part.kinds, ","));
+  return part.kinds.empty() ? kOtherKinds : fmt::format("{}", fmt::join(part.kinds, ","));
 }
 
 }  // namespace
