@@ -86,6 +86,11 @@ Result<Reply> reply_before_summary(const Conversation& conversation, const envs:
     return ask_for_summary(conversation, compaction, of.tokens, of.said, results, tools);
   };
   reply.results = TRY(texts_of(conversation, turn, between, write));
+  // Where the template takes no message of the user's behind results, the request was written into the last of them.
+  if (!conversation.next_turn(turn.tokens, turn.said, reply, tools)) {
+    reply.results.back() += "\n\n" + reply.instruction;
+    reply.instruction.clear();
+  }
   return reply;
 }
 

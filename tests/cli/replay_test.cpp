@@ -179,7 +179,7 @@ TEST_F(Replay, of_demonstrations_beside_reinforcement_has_the_bits_of_the_run) {
 TEST_F(Replay, demonstrations_may_be_exported_chats_with_calls) {
   const fs::path first = root() / "exports", chats = root() / "chats.jsonl";
   ASSERT_EQ(run({"run.steps=2", "tasks.heldout=0", "env.compact_at=60"}, first), 0) << text(output());
-  ASSERT_EQ(tandem({"episodes", first.string(), "--export", "openai"}), 0) << text(output());
+  ASSERT_EQ(tandem({"episodes", first.string(), "--export", "openai", "--successful"}), 0) << text(output());
   std::string lines;
   std::istringstream all(text(output()));
   for (std::string line; std::getline(all, line);)
