@@ -33,8 +33,7 @@ Json facts_of(const Json& episode) {
   return facts;
 }
 
-// `in_text`: calls and results are written into messages, where words of the user's stand behind the last result.
-Json messages_of(const Retold& episode, bool in_text) {
+Json messages_of(const Retold& episode) {
   Json messages = Json::array();
   for (const auto& message : episode.opening.messages) messages.push_back(rollout::message_of(message));
   for (size_t t = 0; t < episode.turns.size(); ++t) {
@@ -58,12 +57,7 @@ Json messages_of(const Retold& episode, bool in_text) {
     messages.push_back(std::move(message));
     for (size_t i = 0; i < reply.results.size() && i < said.calls.size(); ++i)
       messages.push_back({{"role", "tool"}, {"tool_call_id", episode.call_ids[t][i]}, {"content", reply.results[i]}});
-    if (reply.instruction.empty()) continue;
-    if (in_text && !reply.results.empty()) {
-      messages.back()["content"] = reply.results.back() + "\n\n" + reply.instruction;
-    } else {
-      messages.push_back({{"role", "user"}, {"content", reply.instruction}});
-    }
+    if (!reply.instruction.empty()) messages.push_back({{"role", "user"}, {"content", reply.instruction}});
   }
   return messages;
 }
@@ -146,8 +140,7 @@ struct DataSetWriter::State {
     // Where the model's template knows no tools, the system message names them, and a list would name them twice.
     const Json tools = conversation.listing() == envs::ToolListing::kByTemplate ? episode.opening.tools : Json();
     if (format == DataFormat::kAtif) return atif_of(episode, facts, model, tools);
-    const bool in_text = conversation.listing() != envs::ToolListing::kByTemplate;
-    Json line = {{"messages", messages_of(episode, in_text)}};
+    Json line = {{"messages", messages_of(episode)}};
     if (!tools.is_null()) line["tools"] = tools;
     for (const auto& [key, value] : facts.items()) line[key] = value;
     return line;
