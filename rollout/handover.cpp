@@ -14,7 +14,8 @@ void write_said(const Said& said, wire::Said::Builder out) {
 }
 
 Result<Said> read_said(wire::Said::Reader in) {
-  return Said{.text = in.getText(), .reasoning = in.getReasoning(), .calls = TRY(envs::read_calls(in.getCalls()))};
+  auto calls = TRY(envs::read_calls(in.getCalls()));
+  return Said{.text = in.getText(), .reasoning = in.getReasoning(), .calls = std::move(calls)};
 }
 
 }  // namespace

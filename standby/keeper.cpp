@@ -164,7 +164,8 @@ Status Keeper::apply(OfRun& kept, Record& record, const std::string& stream, con
   return std::visit(
       Overloaded{
           [&](const Survey& survey) -> Status {
-            Surveyed surveyed{.folder = copy.folder().string(), .files = TRY(copy.survey(survey.paths))};
+            auto files = TRY(copy.survey(survey.paths));
+            Surveyed surveyed{.folder = copy.folder().string(), .files = std::move(files)};
             kept.last_survey[stream] = {.life = request.life, .number = 1, .what = std::move(surveyed)};
             return {};
           },

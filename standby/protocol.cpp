@@ -109,7 +109,8 @@ Result<Request> read_request(const wire::Incoming& message) {
       return request;
     case wire::CopyRequest::EXTEND: {
       const auto part = in.getExtend();
-      Extend extend{.path = part.getPath(), .offset = part.getOffset(), .bytes = TRY(bytes_with(message))};
+      const auto bytes = TRY(bytes_with(message));  // a return from within the braces would leak the members before it
+      Extend extend{.path = part.getPath(), .offset = part.getOffset(), .bytes = bytes};
       TRY(check_path(extend.path));
       if (digest_of(message.bulk(0)) != digest_in(part))
         return fail(Status::corrupt("a part of a file was damaged on its way"));
@@ -118,9 +119,10 @@ Result<Request> read_request(const wire::Incoming& message) {
     }
     case wire::CopyRequest::PUT: {
       const auto part = in.getPut();
+      const auto bytes = TRY(bytes_with(message));
       Put put{.path = part.getPath(),
               .offset = part.getOffset(),
-              .bytes = TRY(bytes_with(message)),
+              .bytes = bytes,
               .total = part.getTotal(),
               .digest = digest_in(part),
               .is_executable = part.getExecutable()};
