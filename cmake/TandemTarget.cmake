@@ -55,7 +55,7 @@ endfunction()
 
 # Jumbo builds compile the files of a folder together, a few at a time, so that headers and templates are read once for all of
 # them. scripts/check-syntax keeps each file able to stand alone.
-set(TANDEM_JUMBO_FILES 12 CACHE STRING "At most so many together")
+set(TANDEM_JUMBO_FILES 24 CACHE STRING "At most so many together")
 
 function(tandem_jumbo target)
   if(NOT TANDEM_JUMBO)

@@ -71,6 +71,9 @@ Dict globals_of(const RenderOptions& options) {
   Dict globals;
   globals.emplace_back("range", Function(range));
   globals.emplace_back("dict", Function(make_dict));
+  globals.emplace_back("lipsum", Function([](const Arguments&) -> Value {
+                         throw TemplateError("lipsum, which makes random text, is not supported");
+                       }));
   globals.emplace_back(
       "raise_exception", Function([](const Arguments& arguments) -> Value {
         throw jinja::RaisedByTemplate(Parameters("raise_exception", arguments, {"message"}).need(0).str());

@@ -12,7 +12,7 @@ namespace tandem::model {
 namespace {
 
 // The object in a file; nothing where there is no such file.
-Result<std::optional<Json>> read_object(const fs::path& path) {
+Result<std::optional<Json>> find_object(const fs::path& path) {
   std::error_code ignored;
   if (!fs::exists(path, ignored)) return std::optional<Json>();
   auto json = parse_json(TRY(read_file(path, 16 << 20)));
@@ -36,7 +36,7 @@ Status check_pooling(const Json& pooling) {
 // A text goes through the transformer, the mean of its tokens is taken and given the length 1.
 Status check_modules(const fs::path& directory) {
   const fs::path path = directory / "modules.json";
-  const auto modules = TRY(read_object(path));
+  const auto modules = TRY(find_object(path));
   if (!modules) return {};
   if (!modules->is_array()) return Status::invalid("is not a list").at(path.string());
   for (const Json& module : *modules) {
@@ -52,7 +52,7 @@ Status check_modules(const fs::path& directory) {
       return Status::invalid("the path of Pooling is not the name of a folder").at(path.string());
     }
     const fs::path pooling_path = directory / *folder / "config.json";
-    const auto pooling = TRY(read_object(pooling_path));
+    const auto pooling = TRY(find_object(pooling_path));
     if (!pooling) return Status::not_found("is not there").at(pooling_path.string());
     Status status = check_pooling(*pooling);
     if (!status.ok()) return std::move(status).at(pooling_path.string());
@@ -62,7 +62,7 @@ Status check_modules(const fs::path& directory) {
 
 Result<int> longest_text(const fs::path& directory, int positions) {
   const fs::path path = directory / "sentence_bert_config.json";
-  if (const auto sentences = TRY(read_object(path))) {
+  if (const auto sentences = TRY(find_object(path))) {
     const ConfigReader reader(*sentences);
     const auto lowers = reader.flag("do_lower_case", false);
     const auto longest = reader.size("max_seq_length", positions);
@@ -71,7 +71,7 @@ Result<int> longest_text(const fs::path& directory, int positions) {
     if (!longest) return fail(Status(longest.error()).at(path.string()));
     if (has(*sentences, "max_seq_length")) return std::min(*longest, positions);
   }
-  const auto tokenizer = TRY(read_object(directory / "tokenizer_config.json"));
+  const auto tokenizer = TRY(find_object(directory / "tokenizer_config.json"));
   // Tokenizers without a limit say so by 10^30.
   if (tokenizer && has(*tokenizer, "model_max_length") && (*tokenizer)["model_max_length"].is_number()) {
     const double longest = (*tokenizer)["model_max_length"].get<double>();

@@ -16,6 +16,7 @@ using ExpressionPtr = std::unique_ptr<Expression>;
 struct CallArguments {
   std::vector<ExpressionPtr> positional;
   std::vector<std::pair<std::string, ExpressionPtr>> named;
+  ExpressionPtr unpacked, unpacked_named;  // *unpacked, **unpacked_named; null: none
 };
 
 struct Expression {
@@ -62,7 +63,7 @@ struct Statement {
     kData,         // text
     kOutput,       // expression
     kIf,           // branches: condition (null for else) and body
-    kFor,          // targets in expression, if condition: body, else other
+    kFor,          // targets in expression, if condition: body, else other; `recursive`
     kSet,          // targets = expression
     kSetBlock,     // targets = body, through expression's filters if there are any
     kMacro,        // text (name), parameters: body
@@ -70,6 +71,7 @@ struct Statement {
     kFilterBlock,  // expression's filters over body
     kWith,         // targets with values: body
     kGeneration,   // body is the assistant's
+    kBlock,        // body, which sees the names of the template; `scoped`: those around it too
     kBreak,
     kContinue,
   };
@@ -84,7 +86,11 @@ struct Statement {
   std::vector<Parameter> parameters;
   Body body;
   Body other;
+  bool recursive = false, scoped = false;
 };
+
+// Whether a name is read in it.
+bool mentions(const Body& body, std::string_view name);
 
 // Throws TemplateError that names the line. Filters and tests that do not exist are an error where they are reached.
 Body parse(std::string_view source);

@@ -202,13 +202,17 @@ CallArguments ExpressionParser::parse_arguments() {
   CallArguments arguments;
   expect_operator("(");
   while (!peek().is_operator(")")) {
-    if (peek().is_operator("*")) stop("unpacked arguments are not supported");
-    if (peek().kind == Token::kName && peek(1).is_operator("=")) {
+    if (arguments.unpacked_named) stop("an argument behind **");
+    if (peek().is_operator("*") || peek().is_operator("**")) {
+      auto& unpacked = next().text == "*" ? arguments.unpacked : arguments.unpacked_named;
+      if (unpacked) stop("a second * in one call");
+      unpacked = parse_expression();
+    } else if (peek().kind == Token::kName && peek(1).is_operator("=")) {
       std::string name = next().text;
       ++at_;
       arguments.named.emplace_back(std::move(name), parse_expression());
     } else {
-      if (!arguments.named.empty()) stop("a positional argument behind a named one");
+      if (!arguments.named.empty() || arguments.unpacked) stop("a positional argument behind a named one");
       arguments.positional.push_back(parse_expression());
     }
     if (!skip_operator(",")) break;

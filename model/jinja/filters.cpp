@@ -1,4 +1,4 @@
-// Filters and tests, as jinja2 has them; `tojson` as transformers overrides it.
+// Filters as jinja2 has them; `tojson` as transformers overrides it.
 #include <fmt/format.h>
 #include <unicode/uchar.h>
 
@@ -9,6 +9,7 @@
 #include "base/utf8.h"
 #include "model/jinja/builtins.h"
 #include "model/jinja/casing.h"
+#include "model/jinja/text_filters.h"
 #include "model/jinja/text_format.h"
 
 namespace tandem::model::jinja {
@@ -44,7 +45,6 @@ std::string Parameters::text(size_t index, std::string otherwise) const {
 namespace {
 
 using Filter = Value (*)(const Value& value, const Arguments& arguments);
-using Test = bool (*)(const Value& value, const Arguments& arguments);
 
 // "a.b.0" of a value, as the attribute arguments of filters mean it.
 Value follow(Value value, const Value& path) {
@@ -70,6 +70,13 @@ std::string lower_key(const Value& value) { return value.str().empty() ? "" : te
 // Order and equality of filters that ignore case unless told otherwise.
 Value case_key(const Value& value, bool case_sensitive) {
   return value.is_string() && !case_sensitive ? Value(lower_key(value)) : value;
+}
+
+// Of a generator: jinja2 takes them one by one where the result is gone through.
+List elements_later(const Value& value) {
+  List list = value.elements();
+  value.leave_unknown();
+  return list;
 }
 
 Value sort(const Value& value, const Arguments& arguments) {
@@ -125,7 +132,7 @@ Value select(const Value& value, Arguments arguments, bool by_attribute, bool wa
     if (!is_test(test)) throw TemplateError(fmt::format("test '{}' is not supported", test));
   }
   List kept;
-  for (const Value& element : value.elements()) {
+  for (const Value& element : elements_later(value)) {
     const Value looked_at = by_attribute ? follow(element, path) : element;
     if ((test.empty() ? looked_at.truth() : apply_test(test, looked_at, arguments)) == wanted) kept.push_back(element);
   }
@@ -136,7 +143,7 @@ Value map(const Value& value, Arguments arguments) {
   List result;
   if (arguments.positional.empty()) {
     const Parameters p("map", arguments, {"attribute", "default"});
-    for (const Value& element : value.elements()) {
+    for (const Value& element : elements_later(value)) {
       Value found = follow(element, p.need(0));
       result.push_back(found.is_undefined() && p[1] ? *p[1] : found);
     }
@@ -145,7 +152,7 @@ Value map(const Value& value, Arguments arguments) {
   const std::string name = arguments.positional[0].text();
   if (!is_filter(name)) throw TemplateError(fmt::format("filter '{}' is not supported", name));
   arguments.positional.erase(arguments.positional.begin());
-  for (const Value& element : value.elements()) result.push_back(apply_filter(name, element, arguments));
+  for (const Value& element : elements_later(value)) result.push_back(apply_filter(name, element, arguments));
   return Value::once(std::move(result));
 }
 
@@ -153,7 +160,7 @@ Value unique(const Value& value, const Arguments& arguments) {
   const Parameters p("unique", arguments, {"case_sensitive", "attribute"});
   List result;
   List keys;
-  for (const Value& element : value.elements()) {
+  for (const Value& element : elements_later(value)) {
     const Value key = case_key(p[1] && !p[1]->is_none() ? follow(element, *p[1]) : element, p.flag(0, false));
     if (std::any_of(keys.begin(), keys.end(), [&](const Value& seen) { return seen.equals(key); })) continue;
     keys.push_back(key);
@@ -236,10 +243,61 @@ Value reverse(const Value& value, const Arguments&) {
   return text;
 }
 
+Value group_by(const Value& value, const Arguments& arguments) {
+  const Parameters p("groupby", arguments, {"attribute", "default", "case_sensitive"});
+  const bool sensitive = p.flag(2, false);
+  struct Keyed {
+    Value key, grouper, element;
+  };
+  std::vector<Keyed> all;
+  for (const Value& element : value.elements()) {
+    Value found = follow(element, p.need(0));
+    if (found.is_undefined() && p[1]) found = *p[1];
+    all.push_back({case_key(found, sensitive), found, element});
+  }
+  std::ranges::stable_sort(
+      all, [](const Value& a, const Value& b) { return a.less(b); }, &Keyed::key);
+  List groups;
+  for (size_t begin = 0, end = 0; begin < all.size(); begin = end) {
+    List group;
+    while (end < all.size() && all[end].key.equals(all[begin].key)) group.push_back(all[end++].element);
+    groups.push_back(Value::group(all[begin].grouper, std::move(group)));
+  }
+  return groups;
+}
+
+// So many lists of nearly equal length, the longer ones first.
+Value slices(const Value& value, const Arguments& arguments) {
+  const Parameters p("slice", arguments, {"slices", "fill_with"});
+  const List all = elements_later(value);
+  const int64_t count = p.need(0).integer();
+  if (count < 1) throw TemplateError("slices of a count below one are not supported");
+  if (count > static_cast<int64_t>(kLargestList)) throw TemplateError("a list of more than 2^20 elements");
+  const auto size = static_cast<int64_t>(all.size());
+  const bool fills = p[1] && !p[1]->is_none();
+  List result;
+  int64_t at = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const bool longer = i < size % count;
+    const int64_t end = at + size / count + (longer ? 1 : 0);
+    List part(all.begin() + at, all.begin() + end);
+    if (fills && !longer) part.push_back(*p[1]);
+    result.emplace_back(std::move(part));
+    at = end;
+  }
+  return Value::once(std::move(result));
+}
+
 const std::pair<std::string_view, Filter> kFilters[] = {
     {"abs",
      [](const Value& v, const Arguments&) {
        return v.is_float() ? Value(std::fabs(v.number())) : Value(std::abs(v.integer()));
+     }},
+    {"attr",
+     [](const Value& v, const Arguments& a) {
+       const std::string name = Parameters("attr", a, {"name"}).need(0).str();
+       // Never an item of that name.
+       return v.is_dict() ? method(v, name) : attribute(v, name);
      }},
     {"batch",
      [](const Value& v, const Arguments& a) {
@@ -248,7 +306,7 @@ const std::pair<std::string_view, Filter> kFilters[] = {
        if (most < 1) throw TemplateError("batches of less than one element are not supported");
        List batches, batch;
        const auto end_batch = [&] { batches.emplace_back(std::exchange(batch, {})); };
-       for (const Value& element : v.elements()) {
+       for (const Value& element : elements_later(v)) {
          if (static_cast<int64_t>(batch.size()) == most) end_batch();
          batch.push_back(element);
        }
@@ -276,11 +334,8 @@ const std::pair<std::string_view, Filter> kFilters[] = {
     {"e", nullptr},
     {"escape",
      [](const Value& v, const Arguments&) { return v.is_markup() ? v : Value::markup(escape_html(v.str())); }},
-    {"first",
-     [](const Value& v, const Arguments&) {
-       const List list = v.elements();
-       return list.empty() ? Value::undefined("No first item, sequence was empty.") : list.front();
-     }},
+    {"filesizeformat", file_size},
+    {"first", [](const Value& v, const Arguments&) { return v.first(); }},
     {"float", to_float},
     {"format",
      [](const Value& v, const Arguments& a) {
@@ -288,6 +343,8 @@ const std::pair<std::string_view, Filter> kFilters[] = {
        if (!a.positional.empty()) throw TemplateError("can't handle positional and keyword arguments at the same time");
        return Value(format_percent(v.str(), Value(a.named)));
      }},
+    {"forceescape", force_escape},
+    {"groupby", group_by},
     {"indent", indent},
     {"int", to_int},
     {"items",
@@ -308,6 +365,7 @@ const std::pair<std::string_view, Filter> kFilters[] = {
     {"map", [](const Value& v, const Arguments& a) { return map(v, a); }},
     {"max", [](const Value& v, const Arguments& a) { return extreme(v, a, true); }},
     {"min", [](const Value& v, const Arguments& a) { return extreme(v, a, false); }},
+    {"pprint", pretty},
     {"reject", [](const Value& v, const Arguments& a) { return select(v, a, false, false); }},
     {"rejectattr", [](const Value& v, const Arguments& a) { return select(v, a, true, false); }},
     {"replace",
@@ -322,8 +380,10 @@ const std::pair<std::string_view, Filter> kFilters[] = {
     {"safe", [](const Value& v, const Arguments&) { return Value::markup(v.str()); }},
     {"select", [](const Value& v, const Arguments& a) { return select(v, a, false, true); }},
     {"selectattr", [](const Value& v, const Arguments& a) { return select(v, a, true, true); }},
+    {"slice", slices},
     {"sort", sort},
     {"string", [](const Value& v, const Arguments&) { return v.is_string() ? v : Value(v.str()); }},
+    {"striptags", strip_tags},
     {"sum", sum},
     {"title", [](const Value& v, const Arguments&) { return Value(titled_words(v.str())); }},
     {"tojson", to_json},
@@ -332,95 +392,28 @@ const std::pair<std::string_view, Filter> kFilters[] = {
        const Parameters p("trim", a, {"chars"});
        return Value(strip(v.str(), p[0], true, true));
      }},
+    {"truncate", truncate},
     {"unique", unique},
     {"upper", [](const Value& v, const Arguments&) { return text_method(v, "upper"); }},
+    {"urlencode", url_encode},
     {"wordcount", [](const Value& v, const Arguments&) { return count_words(v.str()); }},
+    {"xmlattr", xml_attributes},
 };
 
-const Value& other(const Arguments& arguments) {
-  if (arguments.positional.size() != 1) throw TemplateError("a test needs one argument");
-  return arguments.positional[0];
-}
-
-bool is_lower_or_upper(const Value& value, bool lower) {
-  const std::string text = value.str();
-  bool cased = false;
-  for (const auto character : characters_of(text)) {
-    const std::string one(character);
-    const std::string changed = text_method(Value(one), lower ? "lower" : "upper").text();
-    if (changed != one) return false;
-    cased = cased || text_method(Value(one), lower ? "upper" : "lower").text() != one;
-  }
-  return cased;
-}
-
-const std::pair<std::string_view, Test> kTests[] = {
-    {"boolean", [](const Value& v, const Arguments&) { return v.is_bool(); }},
-    {"callable", [](const Value& v, const Arguments&) { return v.is_function(); }},
-    {"defined", [](const Value& v, const Arguments&) { return !v.is_undefined(); }},
-    {"divisibleby", [](const Value& v, const Arguments& a) { return binary("%", v, other(a)).integer() == 0; }},
-    {"eq", [](const Value& v, const Arguments& a) { return v.equals(other(a)); }},
-    {"equalto", [](const Value& v, const Arguments& a) { return v.equals(other(a)); }},
-    {"==", [](const Value& v, const Arguments& a) { return v.equals(other(a)); }},
-    {"even", [](const Value& v, const Arguments&) { return v.integer() % 2 == 0; }},
-    {"false", [](const Value& v, const Arguments&) { return v.is_bool() && !v.truth(); }},
-    {"filter", [](const Value& v, const Arguments&) { return v.is_string() && is_filter(v.text()); }},
-    {"float", [](const Value& v, const Arguments&) { return v.is_float(); }},
-    {"ge", [](const Value& v, const Arguments& a) { return !v.less(other(a)); }},
-    {"gt", [](const Value& v, const Arguments& a) { return other(a).less(v); }},
-    {"greaterthan", [](const Value& v, const Arguments& a) { return other(a).less(v); }},
-    {"in", [](const Value& v, const Arguments& a) { return other(a).contains(v); }},
-    {"integer", [](const Value& v, const Arguments&) { return v.is_int(); }},
-    {"iterable",
-     [](const Value& v, const Arguments&) { return v.is_undefined() || v.is_string() || v.is_list() || v.is_dict(); }},
-    {"le", [](const Value& v, const Arguments& a) { return !other(a).less(v); }},
-    {"lessthan", [](const Value& v, const Arguments& a) { return v.less(other(a)); }},
-    {"lower", [](const Value& v, const Arguments&) { return is_lower_or_upper(v, true); }},
-    {"lt", [](const Value& v, const Arguments& a) { return v.less(other(a)); }},
-    {"mapping", [](const Value& v, const Arguments&) { return v.is_dict(); }},
-    {"ne", [](const Value& v, const Arguments& a) { return !v.equals(other(a)); }},
-    {"none", [](const Value& v, const Arguments&) { return v.is_none(); }},
-    {"number", [](const Value& v, const Arguments&) { return v.is_number(); }},
-    {"odd", [](const Value& v, const Arguments&) { return v.integer() % 2 != 0; }},
-    {"sameas",
-     [](const Value& v, const Arguments& a) {
-       const Value& o = other(a);
-       if (v.is_bool() || o.is_bool() || v.is_none() || o.is_none())
-         return v.type_name() == o.type_name() && v.equals(o);
-       throw TemplateError("'sameas' of anything but true, false and none is not supported");
-     }},
-    {"sequence",
-     [](const Value& v, const Arguments&) {
-       return v.is_undefined() || v.is_string() || v.is_dict() || (v.is_list() && !v.is_view() && !v.is_once());
-     }},
-    {"string", [](const Value& v, const Arguments&) { return v.is_string(); }},
-    {"test", [](const Value& v, const Arguments&) { return v.is_string() && is_test(v.text()); }},
-    {"true", [](const Value& v, const Arguments&) { return v.is_bool() && v.truth(); }},
-    {"undefined", [](const Value& v, const Arguments&) { return v.is_undefined(); }},
-    {"upper", [](const Value& v, const Arguments&) { return is_lower_or_upper(v, false); }},
-};
-
-template <typename Table>
-auto find_in(const Table& table, std::string_view name) {
-  return std::find_if(std::begin(table), std::end(table), [&](const auto& entry) { return entry.first == name; });
+const std::pair<std::string_view, Filter>* filter_named(std::string_view name) {
+  const auto* const found = std::ranges::find(kFilters, name, &std::pair<std::string_view, Filter>::first);
+  return found == std::end(kFilters) ? nullptr : found;
 }
 
 }  // namespace
 
-bool is_filter(std::string_view name) { return find_in(kFilters, name) != std::end(kFilters); }
-bool is_test(std::string_view name) { return find_in(kTests, name) != std::end(kTests); }
+bool is_filter(std::string_view name) { return filter_named(name) != nullptr; }
 
 Value apply_filter(std::string_view name, const Value& value, const Arguments& arguments) {
   if (name == "d") name = "default";
   if (name == "e") name = "escape";
-  const auto* const found = find_in(kFilters, name);
-  if (found == std::end(kFilters)) throw TemplateError(fmt::format("filter '{}' is not supported", name));
-  return found->second(value, arguments);
-}
-
-bool apply_test(std::string_view name, const Value& value, const Arguments& arguments) {
-  const auto* const found = find_in(kTests, name);
-  if (found == std::end(kTests)) throw TemplateError(fmt::format("test '{}' is not supported", name));
+  const auto* const found = filter_named(name);
+  if (found == nullptr) throw TemplateError(fmt::format("filter '{}' is not supported", name));
   return found->second(value, arguments);
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/utf8.h"
 #include "model/jinja/builtins.h"
+#include "model/jinja/objects.h"
 
 namespace tandem::model::jinja {
 namespace {
@@ -31,22 +32,37 @@ class PlacedError : public TemplateError {
   using TemplateError::TemplateError;
 };
 
+// Counts calls within each other while it lives.
+class Nested {
+ public:
+  explicit Nested(int& depth) : depth_(depth) {
+    if (++depth_ > kDeepestCall) throw PlacedError("calls are nested too deep");
+  }
+  ~Nested() { --depth_; }
+
+ private:
+  int& depth_;
+};
+
 class Interpreter {
  public:
   Output run_all(const Body& body, const Dict& globals) {
     auto scope = std::make_shared<Scope>();
     for (const auto& [name, value] : globals) scope->names[name] = value;
-    scope->names["namespace"] =
-        Value(Function([this](const Arguments& arguments) { return make_namespace(arguments); }));
+    scope->names["namespace"] = Value(Function([this](const Arguments& a) { return kept(namespace_of(a)); }));
+    scope->names["cycler"] = Value(Function([this](const Arguments& a) { return kept(cycler(a)); }));
+    scope->names["joiner"] = Value(Function(joiner));
     Output output;
     top_ = &output;
-    run_body(body, inner(scope), output);
+    template_ = inner(scope);
+    run_body(body, template_, output);
     if (!displaced_.empty()) place_displaced(output);
     return output;
   }
 
   // Macros keep the scope that they stand in, and it keeps them; a namespace may hold itself.
   ~Interpreter() {
+    if (template_) template_->names.clear();
     for (const auto& scope : scopes_) scope->names.clear();
     for (const auto& fields : namespaces_) fields->clear();
   }
@@ -150,6 +166,9 @@ class Interpreter {
         if (&output == top_) output.generated.emplace_back(begin, output.text.size());
         return Flow::kOn;
       }
+      case Statement::kBlock:
+        run_body(statement.body, inner(statement.scoped ? scope : template_), output);
+        return Flow::kOn;
       case Statement::kBreak:
         return Flow::kBreak;
       case Statement::kContinue:
@@ -176,7 +195,11 @@ class Interpreter {
   }
 
   Flow run_for(const Statement& statement, const ScopePtr& scope, Output& output) {
-    List elements = evaluate(*statement.expression, scope).elements();
+    return run_loop(statement, evaluate(*statement.expression, scope), 0, scope, output);
+  }
+
+  Flow run_loop(const Statement& statement, const Value& over, size_t depth, const ScopePtr& scope, Output& output) {
+    List elements = over.elements();
     if (statement.condition) {
       List kept;
       for (const Value& element : elements) {
@@ -192,51 +215,38 @@ class Interpreter {
     for (size_t i = 0; i < count; ++i) {
       count_step(10);
       const auto body = inner(scope);
-      body->names["loop"] = Value(loop_fields(elements, i, changed));
+      const auto fields = loop_fields(elements, i, depth, changed);
+      if (statement.recursive) (*fields)[kCall] = again(statement, depth, scope);
+      body->names["loop"] = Value(fields);
       assign(*statement.targets[0], elements[i], body);
-      if (run_body(statement.body, body, output) == Flow::kBreak) break;
+      if (run_body(statement.body, body, output) != Flow::kBreak) continue;
+      over.leave_unknown();
+      break;
     }
     return Flow::kOn;
   }
 
-  std::shared_ptr<Namespace> loop_fields(const List& elements, size_t i,
-                                         const std::shared_ptr<std::optional<Value>>& changed) {
-    const size_t count = elements.size();
-    auto fields = std::make_shared<Namespace>();
-    (*fields)["index"] = i + 1;
-    (*fields)["index0"] = i;
-    (*fields)["revindex"] = count - i;
-    (*fields)["revindex0"] = count - i - 1;
-    (*fields)["first"] = i == 0;
-    (*fields)["last"] = i + 1 == count;
-    (*fields)["length"] = count;
-    (*fields)["depth"] = 1;
-    (*fields)["depth0"] = 0;
-    (*fields)["previtem"] = i > 0 ? elements[i - 1] : Value::undefined("there is no previous item");
-    (*fields)["nextitem"] = i + 1 < count ? elements[i + 1] : Value::undefined("there is no next item");
-    (*fields)["cycle"] = Value(Function([i](const Arguments& arguments) {
-      if (arguments.positional.empty()) throw TemplateError("no items for cycling given");
-      return arguments.positional[i % arguments.positional.size()];
+  // `loop(elements)` within a recursive loop: the text of the same loop over them.
+  Value again(const Statement& statement, size_t depth, const ScopePtr& scope) {
+    return Value(Function([this, &statement, depth, scope](const Arguments& arguments) {
+      const Nested nested(call_depth_);
+      Output part;
+      run_loop(statement, Parameters("loop", arguments, {"iterable"}).need(0), depth + 1, scope, part);
+      return Value(std::move(part.text));
     }));
-    (*fields)["changed"] = Value(Function([changed](const Arguments& arguments) {
-      const Value now = Value::tuple(arguments.positional);
-      const bool differs = !*changed || !(*changed)->equals(now);
-      *changed = now;
-      return Value(differs);
-    }));
-    return fields;
   }
 
   Value make_macro(const Statement& statement, const ScopePtr& scope, const std::string& name) {
     scopes_.push_back(scope);
-    return Value(Function([this, &statement, scope, name](const Arguments& arguments) {
-      if (++call_depth_ > kDeepestCall) throw PlacedError("calls are nested too deep");
+    const bool takes_caller = mentions(statement.body, "caller");
+    const bool takes_more = mentions(statement.body, "varargs"), takes_named = mentions(statement.body, "kwargs");
+    return Value(Function([=, this, &statement](const Arguments& arguments) {
+      const Nested nested(call_depth_);
       const auto body = inner(scope);
-      if (arguments.positional.size() > statement.parameters.size()) {
+      if (arguments.positional.size() > statement.parameters.size() && !takes_more) {
         throw TemplateError(
             fmt::format("macro '{}' takes not more than {} argument(s)", name, statement.parameters.size()));
       }
-      size_t used = 0;
       for (size_t i = 0; i < statement.parameters.size(); ++i) {
         const Parameter& parameter = statement.parameters[i];
         const auto named = std::find_if(arguments.named.begin(), arguments.named.end(),
@@ -245,23 +255,34 @@ class Interpreter {
           body->names[parameter.name] = arguments.positional[i];
         } else if (named != arguments.named.end()) {
           body->names[parameter.name] = named->second;
-          ++used;
         } else {
           body->names[parameter.name] =
               parameter.otherwise ? evaluate(*parameter.otherwise, body) : Value::undefined(parameter.name);
         }
       }
+      Dict more;
       for (const auto& [key, value] : arguments.named) {
-        if (key != "caller") continue;
-        body->names["caller"] = value;
-        ++used;
+        const auto own = std::ranges::find(statement.parameters, key, &Parameter::name);
+        const bool by_position = own - statement.parameters.begin() < std::ssize(arguments.positional);
+        if (own != statement.parameters.end() && !by_position) continue;
+        if (key == "caller" && takes_caller) {
+          body->names["caller"] = value;
+        } else {
+          more.emplace_back(key, value);
+        }
       }
-      if (used < arguments.named.size()) {
-        throw TemplateError(fmt::format("macro '{}' got an argument that it does not have", name));
+      if (takes_caller) body->names.try_emplace("caller", Value::undefined("No caller defined"));
+      if (takes_named) body->names["kwargs"] = Value(std::exchange(more, {}));
+      if (takes_more) {
+        const size_t own = std::min(arguments.positional.size(), statement.parameters.size());
+        body->names["varargs"] =
+            Value::tuple({arguments.positional.begin() + static_cast<ptrdiff_t>(own), arguments.positional.end()});
+      }
+      if (!more.empty()) {
+        throw TemplateError(fmt::format("macro '{}' takes no keyword argument '{}'", name, more.front().first));
       }
       Output part;
       run_body(statement.body, body, part);
-      --call_depth_;
       return Value(std::move(part.text));
     }));
   }
@@ -278,26 +299,30 @@ class Interpreter {
     Arguments arguments;
     for (const auto& value : from.positional) arguments.positional.push_back(evaluate(*value, scope));
     for (const auto& [name, value] : from.named) dict_set(arguments.named, name, evaluate(*value, scope));
+    if (from.unpacked) {
+      for (Value& value : evaluate(*from.unpacked, scope).elements()) arguments.positional.push_back(std::move(value));
+    }
+    if (from.unpacked_named) {
+      const Value unpacked = evaluate(*from.unpacked_named, scope);
+      for (const auto& [name, value] : unpacked.dict()) {
+        if (std::ranges::find(arguments.named, name, &Dict::value_type::first) != arguments.named.end())
+          throw TemplateError(fmt::format("multiple values for keyword argument '{}'", name));
+        arguments.named.emplace_back(name, value);
+      }
+    }
     return arguments;
   }
 
-  Value make_namespace(const Arguments& arguments) {
-    auto fields = std::make_shared<Namespace>();
-    const auto add = [&](const Dict& from) {
-      for (const auto& [name, value] : from) {
-        if (name.starts_with('_')) throw TemplateError("a namespace has no names that start with an underscore");
-        (*fields)[name] = value;
-      }
-    };
-    if (arguments.positional.size() > 1) throw TemplateError("namespace takes one mapping at most");
-    if (!arguments.positional.empty()) add(arguments.positional[0].dict());
-    add(arguments.named);
+  Value kept(std::shared_ptr<Namespace> fields) {
     namespaces_.push_back(fields);
-    return Value(fields);
+    return Value(std::move(fields));
   }
 
   Value call(const Value& callee, const Arguments& arguments) {
     if (callee.is_undefined()) throw TemplateError(callee.why());
+    if (callee.is_namespace() && callee.fields().contains(kCall)) {
+      return call(callee.fields().at(kCall), arguments);
+    }
     if (!callee.is_function()) throw TemplateError(fmt::format("'{}' object is not callable", callee.type_name()));
     return callee.function()(arguments);
   }
@@ -406,6 +431,7 @@ class Interpreter {
   }
 
   const Output* top_ = nullptr;                       // of the template itself
+  ScopePtr template_;                                 // its own names
   std::vector<std::pair<size_t, size_t>> displaced_;  // generation blocks elsewhere: byte of top_, characters
   int64_t steps_ = 0;
   size_t written_ = 0;

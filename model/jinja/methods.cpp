@@ -1,8 +1,9 @@
-// Methods of strings, lists and dicts, items and slices: as Python has them.
+// Methods of strings, lists, dicts and floats, as Python has them.
 #include <fmt/format.h>
 #include <unicode/uchar.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/text.h"
 #include "base/utf8.h"
@@ -190,6 +191,40 @@ bool all_characters(const Value& self, bool (*test)(UChar32)) {
   });
 }
 
+Value expand_tabs(const Value& self, const Arguments& arguments) {
+  const Parameters p("expandtabs", arguments, {"tabsize"});
+  const int64_t size = p[0] ? p[0]->integer() : 8;
+  if (size > 1000) throw TemplateError("a tab of more than 1000 columns");
+  std::string text;
+  int64_t column = 0;
+  for (const auto character : characters_of(self.text())) {
+    if (character == "\t") {
+      const int64_t width = size > 0 ? size - column % size : 0;
+      text.append(static_cast<size_t>(width), ' ');
+      column += width;
+      check_size(text);
+    } else {
+      text += character;
+      column = character == "\n" || character == "\r" ? 0 : column + 1;
+    }
+  }
+  return text;
+}
+
+// Capitals stand only behind what has no case, small letters only behind what has.
+bool is_titled(std::string_view text) {
+  bool any = false, behind_cased = false;
+  for (const auto character : characters_of(text)) {
+    const auto c = static_cast<UChar32>(next_character(character).character);
+    const bool capital = u_hasBinaryProperty(c, UCHAR_UPPERCASE) || u_istitle(c);
+    const bool small = u_hasBinaryProperty(c, UCHAR_LOWERCASE);
+    if ((capital && behind_cased) || (small && !behind_cased)) return false;
+    behind_cased = capital || small;
+    any = any || behind_cased;
+  }
+  return any;
+}
+
 template <bool kLeft, bool kRight>
 Value strip_method(const Value& self, const Arguments& arguments) {
   const Parameters p("strip", arguments, {"chars"});
@@ -223,6 +258,23 @@ const std::pair<std::string_view, Method> kTextMethods[] = {
     {"swapcase", [](const Value& self, const Arguments&) { return Value(swap_case(self.text())); }},
     {"casefold", [](const Value& self, const Arguments&) { return Value(fold_case(self.text())); }},
     {"format", [](const Value& self, const Arguments& a) { return Value(format_braces(self.text(), a)); }},
+    {"format_map",
+     [](const Value& self, const Arguments& a) {
+       return Value(format_braces(self.text(), {{}, Parameters("format_map", a, {"mapping"}).need(0).dict()}));
+     }},
+    {"expandtabs", expand_tabs},
+    {"istitle", [](const Value& self, const Arguments&) { return Value(is_titled(self.text())); }},
+    {"isprintable",
+     [](const Value& self, const Arguments&) {
+       const auto printable = [](UChar32 c) { return c == ' ' || !(U_GET_GC_MASK(c) & (U_GC_C_MASK | U_GC_Z_MASK)); };
+       return Value(self.text().empty() || all_characters(self, printable));
+     }},
+    {"isidentifier",
+     [](const Value& self, const Arguments&) {
+       const auto first = static_cast<UChar32>(next_character(self.text()).character);
+       return Value(!self.text().empty() && (first == '_' || u_hasBinaryProperty(first, UCHAR_XID_START)) &&
+                    all_characters(self, [](UChar32 c) { return u_hasBinaryProperty(c, UCHAR_XID_CONTINUE) != 0; }));
+     }},
     {"startswith", [](const Value& self, const Arguments& a) { return Value(starts_or_ends(self, a, true)); }},
     {"endswith", [](const Value& self, const Arguments& a) { return Value(starts_or_ends(self, a, false)); }},
     {"find", [](const Value& self, const Arguments& a) { return Value(find_text(self, a, false)); }},
@@ -309,17 +361,17 @@ const std::pair<std::string_view, Method> kTextMethods[] = {
 Value pairs_of(const Value& self) {
   List pairs;
   for (const auto& [key, value] : self.dict()) pairs.push_back(Value::tuple({Value(key), value}));
-  return Value::view(pairs);
+  return Value::view(pairs, Value::View::kItems);
 }
 
 const std::pair<std::string_view, Method> kDictMethods[] = {
     {"items", [](const Value& self, const Arguments&) { return pairs_of(self); }},
-    {"keys", [](const Value& self, const Arguments&) { return Value::view(self.elements()); }},
+    {"keys", [](const Value& self, const Arguments&) { return Value::view(self.elements(), Value::View::kKeys); }},
     {"values",
      [](const Value& self, const Arguments&) {
        List values;
        for (const auto& [key, value] : self.dict()) values.push_back(value);
-       return Value::view(values);
+       return Value::view(values, Value::View::kValues);
      }},
     {"get",
      [](const Value& self, const Arguments& a) {
@@ -349,14 +401,14 @@ const std::pair<std::string_view, Method> kListMethods[] = {
     {"copy", [](const Value& self, const Arguments&) { return self; }},
 };
 
+const std::pair<std::string_view, Method> kFloatMethods[] = {
+    {"is_integer",
+     [](const Value& self, const Arguments&) { return Value(std::nearbyint(self.number()) == self.number()); }},
+};
+
 constexpr std::string_view kDictChangers[] = {"clear", "pop", "popitem", "setdefault", "update"};
 constexpr std::string_view kListChangers[] = {"append", "clear",  "extend",  "insert",
                                               "pop",    "remove", "reverse", "sort"};
-
-int64_t index_of(const Value& key, size_t length) {
-  const int64_t index = key.integer();
-  return index < 0 ? index + static_cast<int64_t>(length) : index;
-}
 
 }  // namespace
 
@@ -389,79 +441,16 @@ Value method(const Value& value, const std::string& name) {
   if (value.is_string()) found = find(kTextMethods);
   if (value.is_dict()) found = find(kDictMethods);
   if (value.is_list() && !value.is_view() && !value.is_once()) found = find(kListMethods);
+  if (value.is_float()) found = find(kFloatMethods);
   if (found.is_undefined() && value.is_dict()) found = refuse(kDictChangers);
   if (found.is_undefined() && value.is_plain_list()) found = refuse(kListChangers);
   if (found.is_undefined() && value.is_string()) {
-    static constexpr std::string_view kMissing[] = {"encode",      "expandtabs", "format_map", "isidentifier",
-                                                    "isprintable", "istitle",    "maketrans",  "translate"};
+    static constexpr std::string_view kMissing[] = {"encode", "maketrans", "translate"};
     if (std::find(std::begin(kMissing), std::end(kMissing), name) != std::end(kMissing)) {
       throw TemplateError(fmt::format("str.{} is not supported", name));
     }
   }
   return found;
-}
-
-Value attribute(const Value& value, const std::string& name) {
-  if (value.is_undefined()) throw TemplateError(value.why());
-  if (value.is_namespace()) {
-    const auto found = value.fields().find(name);
-    return found == value.fields().end() ? Value::undefined(name) : found->second;
-  }
-  const Value found = method(value, name);
-  if (!found.is_undefined()) return found;
-  if (value.is_dict()) {
-    if (const Value* inside = value.find(name)) return *inside;
-  }
-  return Value::undefined(fmt::format("{} object' has no attribute '{}", value.type_name(), name));
-}
-
-Value item(const Value& value, const Value& key) {
-  if (value.is_undefined()) throw TemplateError(value.why());
-  if (key.is_string()) {
-    if (value.is_dict()) {
-      if (const Value* found = value.find(key.text())) return *found;
-    }
-    return attribute(value, key.text());
-  }
-  if (value.is_view() || value.is_once())
-    throw TemplateError(fmt::format("elements of a {} by number are not supported", value.type_name()));
-  if ((value.is_list() || value.is_string()) && (key.is_int() || key.is_bool())) {
-    if (value.is_list()) {
-      const int64_t index = index_of(key, value.list().size());
-      if (index >= 0 && index < static_cast<int64_t>(value.list().size())) return value.list()[index];
-    } else {
-      const auto all = characters_of(value.text());
-      const int64_t index = index_of(key, all.size());
-      if (index >= 0 && index < static_cast<int64_t>(all.size())) return all[index];
-    }
-  }
-  return Value::undefined(fmt::format("{} object' has no element '{}", value.type_name(), key.repr()));
-}
-
-Value slice(const Value& value, const Value& begin, const Value& end, const Value& step) {
-  if (value.is_undefined()) throw TemplateError(value.why());
-  if ((!value.is_list() || value.is_view() || value.is_once()) && !value.is_string())
-    throw TemplateError(fmt::format("'{}' cannot be sliced", value.type_name()));
-  const List all = value.elements();
-  const auto count = static_cast<int64_t>(all.size());
-  const int64_t by = step.is_none() ? 1 : step.integer();
-  if (by == 0) throw TemplateError("slice step cannot be zero");
-  const auto clamp = [&](const Value& bound, int64_t otherwise) {
-    if (bound.is_none()) return otherwise;
-    const int64_t at = index_of(bound, all.size());
-    return std::clamp<int64_t>(at, by > 0 ? 0 : -1, by > 0 ? count : count - 1);
-  };
-  const int64_t from = clamp(begin, by > 0 ? 0 : count - 1);
-  const int64_t to = clamp(end, by > 0 ? count : -1);
-  List result;
-  // Steps wider than the list end after one element; that also keeps `i += by` from overflowing.
-  const int64_t stride = std::clamp<int64_t>(by, -count - 1, count + 1);
-  for (int64_t i = from; stride > 0 ? i < to : i > to; i += stride) result.push_back(all[i]);
-  if (value.is_range()) return Value::range(result);
-  if (value.is_list()) return value.is_tuple() ? Value::tuple(result) : Value(result);
-  std::string text;
-  for (const Value& character : result) text += character.text();
-  return text;
 }
 
 }  // namespace tandem::model::jinja

@@ -1,7 +1,8 @@
-// The filters round, int and float, as jinja2 and Python have them but for whole numbers beyond 63 bits.
+// The filters round, int and float, as jinja2 and Python have them.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <optional>
@@ -12,15 +13,69 @@ namespace tandem::model::jinja {
 
 namespace {
 
+bool decimal_digit(char c) { return c >= '0' && c <= '9'; }
+
+// Underscores stand between two digits; nothing where one does not.
+std::optional<std::string> without_underscores(std::string_view text, bool (*of_number)(char) = decimal_digit) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool between = i > 0 && i + 1 < text.size() && of_number(text[i - 1]) && of_number(text[i + 1]);
+    if (text[i] != '_') out += text[i];
+    if (text[i] == '_' && !between) return std::nullopt;
+  }
+  return out;
+}
+
+// A whole number of base 10, as long as it may be.
+std::optional<Value> whole(std::string_view text) {
+  const bool negative = text.starts_with('-');
+  text.remove_prefix(negative || text.starts_with('+') ? 1 : 0);
+  const auto plain = without_underscores(text);
+  if (!plain || plain->empty() || !std::ranges::all_of(*plain, decimal_digit)) return std::nullopt;
+  constexpr size_t kMostDigits = 4300;  // Python's own bound
+  if (plain->size() > kMostDigits) return std::nullopt;
+  const std::string digits = plain->substr(std::min(plain->find_first_not_of('0'), plain->size() - 1));
+  if (digits.size() <= 18) return Value(static_cast<int64_t>(std::stoll(digits)) * (negative ? -1 : 1));
+  return Value::whole_number((negative ? "-" : "") + digits);
+}
+
+bool letter_or_digit(char c) { return decimal_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+
+// Python's int(text, base); nothing where it raises.
+std::optional<Value> whole_of_base(std::string text, int64_t base) {
+  if (base != 0 && (base < 2 || base > 36)) return std::nullopt;
+  const bool negative = text.starts_with('-');
+  if (negative || text.starts_with('+')) text.erase(0, 1);
+  for (const auto& [mark, of_mark] : {std::pair{'x', 16}, {'o', 8}, {'b', 2}}) {
+    if (text.size() < 3 || text[0] != '0' || (text[1] | 0x20) != mark || (base != of_mark && base != 0)) continue;
+    base = of_mark;
+    text.erase(0, text[2] == '_' ? 3 : 2);
+  }
+  const auto plain = without_underscores(text, letter_or_digit);
+  if (!plain || plain->empty()) return std::nullopt;
+  if (base == 0) {
+    if (plain->front() == '0' && plain->find_first_not_of('0') != std::string::npos) return std::nullopt;
+    base = 10;
+  }
+  if (base == 10) return whole((negative ? "-" : "") + *plain);
+  int64_t number = 0;
+  const auto [end, error] =
+      std::from_chars(plain->data(), plain->data() + plain->size(), number, static_cast<int>(base));
+  if (error == std::errc::result_out_of_range)
+    throw TemplateError("a whole number of more than 63 bits in another base is not supported");
+  if (error != std::errc() || end != plain->data() + plain->size()) return std::nullopt;
+  return Value(negative ? -number : number);
+}
+
 // A number as Python reads one; nothing where it is none. The whole of `text`, stripped.
 std::optional<double> number_in(const Value& value) {
   if (!value.is_string()) return std::nullopt;
   const std::string text = strip(value.text(), nullptr, true, true);
   if (text.empty() || text.find_first_of("xX(") != std::string::npos) return std::nullopt;
-  if (text.find('_') != std::string::npos && text.find_first_not_of("0123456789_.eE+-") == std::string::npos)
-    throw TemplateError("a number with underscores in a text is not supported");
+  const auto plain = without_underscores(text);
+  if (!plain) return std::nullopt;
   char* end = nullptr;
-  const double number = std::strtod(text.c_str(), &end);
+  const double number = std::strtod(plain->c_str(), &end);
   return *end == 0 ? std::optional(number) : std::nullopt;
 }
 
@@ -33,7 +88,25 @@ Value round_number(const Value& value, const Arguments& arguments) {
   const double factor = std::pow(10.0, static_cast<double>(precision));
   if (how == "ceil") return std::ceil(value.number() * factor) / factor;
   if (how == "floor") return std::floor(value.number() * factor) / factor;
-  if (precision < 0) throw TemplateError("round to a negative precision is not supported");
+  if (precision < 0) {  // halves to even
+    constexpr int64_t kMost = 18;
+    int64_t unit = 1;
+    for (int64_t i = 0; i < std::min(-precision, kMost); ++i) unit *= 10;
+    if (!value.is_float()) {
+      const int64_t number = value.integer(), rest = (number % unit + unit) % unit;
+      int64_t down = 0;
+      if (-precision > kMost) return 0;
+      if (__builtin_sub_overflow(number, rest, &down)) throw TemplateError("a whole number of more than 63 bits");
+      const bool up = rest * 2 > unit || (rest * 2 == unit && (down / unit) % 2 != 0);
+      int64_t rounded = down;
+      if (up && __builtin_add_overflow(down, unit, &rounded))
+        throw TemplateError("a whole number of more than 63 bits");
+      return rounded;
+    }
+    if (-precision > kMost) return std::copysign(0.0, value.number());
+    const auto power = static_cast<double>(unit);
+    return std::copysign(value.number() - std::remainder(value.number(), power), value.number());
+  }
   if (!value.is_float()) return value.integer();
   if (precision == 0) return std::nearbyint(value.number());
   return std::strtod(fmt::format("{:.{}f}", value.number(), std::min<int64_t>(precision, 340)).c_str(), nullptr);
@@ -41,13 +114,19 @@ Value round_number(const Value& value, const Arguments& arguments) {
 
 Value to_int(const Value& value, const Arguments& arguments) {
   const Parameters p("int", arguments, {"default", "base"});
-  if (p[1]) throw TemplateError("int with a base is not supported");
+  if (value.is_string()) {
+    const std::string text = strip(value.text(), nullptr, true, true);
+    const int64_t base = p[1] ? p[1]->integer() : 10;
+    if (const auto number = base == 10 ? whole(text) : whole_of_base(text, base)) return *number;
+  }
   if (value.is_undefined()) throw TemplateError(value.why());
   if (value.is_digits()) return value;
   if (value.is_number() && !value.is_float()) return value.integer();
   const auto number = value.is_float() ? std::optional(value.number()) : number_in(value);
   if (!number || (!value.is_float() && !std::isfinite(*number))) return p[0] ? *p[0] : Value(0);
-  if (!(std::fabs(*number) < 9e15)) throw TemplateError("a whole number of more than 15 digits is not supported");
+  if (std::isinf(*number)) throw TemplateError("cannot convert float infinity to integer");
+  if (std::isnan(*number)) return p[0] ? *p[0] : Value(0);
+  if (!(std::fabs(*number) < 9.2e18)) return Value::whole_number(fmt::format("{:.0f}", std::trunc(*number)));
   return static_cast<int64_t>(*number);
 }
 

@@ -71,6 +71,7 @@ class Parser : ExpressionParser {
     if (name == "filter") return parse_filter_block();
     if (name == "with") return parse_with();
     if (name == "generation") return parse_generation();
+    if (name == "block") return parse_block();
     if (name == "break" || name == "continue") {
       auto statement = make_statement(name == "break" ? Statement::kBreak : Statement::kContinue);
       if (loops_ == 0) stop(fmt::format("'{}' outside of a loop", name));
@@ -126,7 +127,7 @@ class Parser : ExpressionParser {
     expect_name("in");
     statement->expression = parse_tuple(false);
     if (skip_name("if")) statement->condition = parse_expression();
-    if (peek().is_name("recursive")) stop("recursive loops are not supported");
+    statement->recursive = skip_name("recursive");
     expect_block_end();
     ++loops_;
     statement->body = parse_body({"else", "endfor"});
@@ -224,6 +225,25 @@ class Parser : ExpressionParser {
     return statement;
   }
 
+  // Nothing extends a template here, so a block stands for itself.
+  std::unique_ptr<Statement> parse_block() {
+    auto statement = make_statement(Statement::kBlock);
+    statement->text = expect_any_name();
+    if (std::ranges::find(blocks_, statement->text) != blocks_.end())
+      stop(fmt::format("block '{}' defined twice", statement->text));
+    blocks_.push_back(statement->text);
+    statement->scoped = skip_name("scoped");
+    if (peek().is_name("required")) stop(fmt::format("Required block '{}' not found", statement->text));
+    expect_block_end();
+    const int outside = std::exchange(loops_, 0);
+    statement->body = parse_body({"endblock"});
+    loops_ = outside;
+    if (peek().kind == Token::kName) expect_name(statement->text);
+    expect_block_end();
+    return statement;
+  }
+
+  std::vector<std::string> blocks_;  // names of those so far
   int loops_ = 0;
   std::string end_;  // the name of the tag that ended the last body
 };

@@ -57,13 +57,23 @@ Value Value::of_kind(List list, ListKind kind) {
 
 Value Value::tuple(List list) { return of_kind(std::move(list), ListKind::kTuple); }
 
-Value Value::view(List list) { return of_kind(std::move(list), ListKind::kView); }
+Value Value::view(List list, View view) {
+  return of_kind(std::move(list), view == View::kKeys     ? ListKind::kKeys
+                                  : view == View::kValues ? ListKind::kValues
+                                                          : ListKind::kItems);
+}
+
+Value Value::group(Value grouper, List list) {
+  return of_kind({std::move(grouper), Value(std::move(list))}, ListKind::kGroup);
+}
 
 Value Value::range(List list) { return of_kind(std::move(list), ListKind::kRange); }
 
 Value Value::once(List list) {
   Value value(std::move(list));
-  value.data_ = std::shared_ptr<const List>(std::make_shared<const Once>(Once{value.list()}));
+  auto once = std::make_shared<Once>();
+  once->assign(value.list().begin(), value.list().end());
+  value.data_ = std::shared_ptr<const List>(std::move(once));
   value.list_kind_ = ListKind::kOnce;
   return value;
 }
@@ -117,8 +127,14 @@ std::string Value::type_name() const {
         return "list";
       case ListKind::kTuple:
         return "tuple";
-      case ListKind::kView:
-        return "dict view";
+      case ListKind::kGroup:
+        return "_GroupTuple";
+      case ListKind::kKeys:
+        return "dict_keys";
+      case ListKind::kValues:
+        return "dict_values";
+      case ListKind::kItems:
+        return "dict_items";
       case ListKind::kRange:
         return "range";
       case ListKind::kOnce:
@@ -266,14 +282,14 @@ std::string Value::repr() const {
   if (is_int()) return std::to_string(integer());
   if (is_float()) return float_repr(number());
   if (is_string()) return is_markup() ? fmt::format("Markup({})", repr_of_text(text())) : repr_of_text(text());
-  if (is_view()) throw TemplateError("the text of what keys, values and items give is not supported; use |list");
   if (is_range() || is_once())
     throw TemplateError(fmt::format("the text of a {} is not supported; use |list", type_name()));
   if (is_list()) {
     std::string out = is_tuple() ? "(" : "[";
     for (size_t i = 0; i < list().size(); ++i) check_size(out.append(i ? ", " : "").append(list()[i].repr()));
     if (is_tuple() && list().size() == 1) out += ",";
-    return out + (is_tuple() ? ")" : "]");
+    out += is_tuple() ? ")" : "]";
+    return is_view() ? fmt::format("{}({})", type_name(), out) : out;
   }
   if (is_dict()) {
     std::string out = "{";
@@ -288,10 +304,9 @@ std::string Value::repr() const {
 List Value::elements() const {
   if (is_undefined()) return {};
   if (is_once()) {
-    bool& over = static_cast<const Once&>(list()).over;
-    if (over)
-      throw TemplateError("going twice through what map, select and their kind give is not supported; use |list");
-    over = true;
+    const Once& once = once_list();
+    const size_t taken = std::exchange(once.taken, once.size());
+    return List(once.begin() + static_cast<ptrdiff_t>(taken), once.end());
   }
   if (is_list()) return list();
   List result;
@@ -303,6 +318,26 @@ List Value::elements() const {
     throw TemplateError(fmt::format("'{}' object is not iterable", type_name()));
   }
   return result;
+}
+
+const Value::Once& Value::once_list() const {
+  const Once& once = static_cast<const Once&>(list());
+  if (once.unknown)
+    throw TemplateError("what is left of a generator that was gone through in part is not supported; use |list");
+  return once;
+}
+
+Value Value::first() const {
+  if (is_once()) {
+    const Once& once = once_list();
+    return once.taken < once.size() ? once[once.taken++] : undefined("No first item, sequence was empty.");
+  }
+  const List all = elements();
+  return all.empty() ? undefined("No first item, sequence was empty.") : all.front();
+}
+
+void Value::leave_unknown() const {
+  if (is_once()) static_cast<const Once&>(list()).unknown = true;
 }
 
 size_t Value::length() const {
@@ -345,7 +380,7 @@ bool Value::equals(const Value& other, int64_t& budget) const {
   if (is_list()) {
     if ((is_once() || is_view()) && list_kind_ == other.list_kind_)
       throw TemplateError(fmt::format("comparing a {} is not supported; use |list", type_name()));
-    return list_kind_ == other.list_kind_ &&
+    return (list_kind_ == other.list_kind_ || (is_tuple() && other.is_tuple())) &&
            std::equal(list().begin(), list().end(), other.list().begin(), other.list().end(),
                       [&](const Value& a, const Value& b) { return a.equals(b, budget); });
   }
@@ -382,6 +417,13 @@ bool Value::less(const Value& other, int64_t& budget) const {
 bool Value::contains(const Value& element) const {
   if (is_string()) return text().find(element.text()) != std::string::npos;
   if (is_dict()) return element.is_string() && find(element.text()) != nullptr;
+  if (is_once()) {  // up to the element
+    const Once& once = once_list();
+    while (once.taken < once.size()) {
+      if (once[once.taken++].equals(element)) return true;
+    }
+    return false;
+  }
   const List all = elements();
   return std::any_of(all.begin(), all.end(), [&](const Value& value) { return value.equals(element); });
 }

@@ -70,9 +70,13 @@ class Value {
   static Value undefined(std::string name);
   static Value markup(std::string text);
   static Value tuple(List list);
-  static Value view(List list);   // what a dict's keys, values and items give
-  static Value range(List list);  // of numbers
-  static Value once(List list);   // what map, select and their kind give: it is gone through once, and counts as true
+  enum class View : uint8_t { kKeys, kValues, kItems };
+  static Value view(List list, View view);  // what a dict's keys, values and items give
+  static Value range(List list);            // of numbers
+  // What map, select and their kind give: it is gone through once, and counts as true.
+  static Value once(List list);
+  // What groupby gives: a tuple of two, whose elements are also `grouper` and `list`.
+  static Value group(Value grouper, List list);
   static Value from_json(const Json& json);
   static Value whole_number(std::string digits);  // beyond 63 bits
 
@@ -85,8 +89,12 @@ class Value {
   bool is_number() const { return is_bool() || is_int() || is_float(); }
   bool is_string() const { return std::holds_alternative<std::shared_ptr<const Text>>(data_); }
   bool is_list() const { return std::holds_alternative<std::shared_ptr<const List>>(data_); }  // or a tuple
-  bool is_tuple() const { return is_list() && list_kind_ == ListKind::kTuple; }
-  bool is_view() const { return is_list() && list_kind_ == ListKind::kView; }
+  bool is_tuple() const { return is_list() && (list_kind_ == ListKind::kTuple || is_group()); }
+  bool is_group() const { return is_list() && list_kind_ == ListKind::kGroup; }
+  bool is_view() const {
+    return is_list() &&
+           (list_kind_ == ListKind::kKeys || list_kind_ == ListKind::kValues || list_kind_ == ListKind::kItems);
+  }
   bool is_range() const { return is_list() && list_kind_ == ListKind::kRange; }
   bool is_once() const { return is_list() && list_kind_ == ListKind::kOnce; }
   bool is_plain_list() const { return is_list() && list_kind_ == ListKind::kList; }
@@ -111,9 +119,14 @@ class Value {
 
   std::string why() const;  // of an undefined value: what is missing
 
-  // What a loop goes over: elements, keys, characters; nothing of an undefined value. Second time of what can be gone
-  // through once: jinja2 would find nothing, or what was left; here it is an error.
+  // What a loop goes over: elements, keys, characters; nothing of an undefined value, and of what was gone through once
+  // already. TemplateError where only jinja2 knows what is left.
   List elements() const;
+  // The first of them, which alone is taken; undefined where there is none.
+  Value first() const;
+  // For what jinja2 computes where it is needed and not here, and for a loop that was left: what is left of elements
+  // that can be gone through once is not known from here on.
+  void leave_unknown() const;
   size_t length() const;
 
   bool equals(const Value& other) const;
@@ -130,9 +143,11 @@ class Value {
       data_;
   // Elements that can be gone through once. Whoever copies the value shares that.
   struct Once : List {
-    mutable bool over = false;
+    mutable size_t taken = 0;
+    mutable bool unknown = false;  // how many were
   };
-  enum class ListKind : uint8_t { kList, kTuple, kView, kRange, kOnce };
+  enum class ListKind : uint8_t { kList, kTuple, kGroup, kKeys, kValues, kItems, kRange, kOnce };
+  const Once& once_list() const;
   static Value of_kind(List list, ListKind kind);
   ListKind list_kind_ = ListKind::kList;
   uint16_t depth_ = 0;  // of lists and dicts within each other

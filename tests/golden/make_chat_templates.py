@@ -60,6 +60,13 @@ dict(a=1, b=2) | dict({'a': 1}, b=2) | namespace(a=1).a | 'x' 'y' | 'a\\tb\\x41\
 7|round | 7|round(1) | yes|round | 7|round(-1) | 2.5|round(-1) | 2.25|round(1) | 0.1|wordcount | 'a_b c-d é1'|wordcount | missing|int | missing|float | 1e22|int | '1e400'|int | '12345678901234567890'|int | 'nan'|float | '1_0'|int | 'a_b'|int | '0x1'|float | range(4) | range(4)[1:3] | range(4)[1:3]|list | range(4) == range(4) | range(4) == [0, 1, 2, 3] | range(4) + [1] | range(2) * 2 | range(2)|tojson | range(3)|length | range(3)[-1] | range(3) is sequence | range(0) or 'none'
 (l|map('string'))|length | 'y' if l|select('gt', 9) else 'n' | l|select('gt', 9) or 'x' | l|map('string') is sequence | l|map('string') is iterable | d.items() is sequence | l|select|last | l|select|first | l|reverse|length | ls|map('upper')|reverse | ls|unique|length | 3 in l|select | l|map('string')|tojson | l|map('string') == l|map('string') | l|map('string') < l|map('string') | (1,) * 2 | (1,) + (2,) | (1,) + [2] | [1] < (1, 2) | 5|indent | {'a': 1}|indent | d.items() == d.items() | d.items()|tojson | d.keys()[0] | d.items()|length | d.items().copy() | l|select|map('string')|join | (l|map('string'))[0] | l|select + [1]
 missing.x | missing['x'] | missing.x.y | missing() | missing + 1 | 1 + missing | 'a' + 1 | 1 + 'a' | none + 1 | l.append(1) | d.update({'a': 2}) | d.pop('a') | 1 / 0 | 1 // 0 | 1 % 0 | i() | d.a.b | d.a.b.c | i.x | none.x | raise_exception('words: ' ~ i) | 'a' < 1 | l < 1 | none < 1 | i|length | i|list | range(1000000)|list | namespace(_a=1) | missing in 'abc' | 'a'.split('') | ''.join([1]) | 1 in i | l|sort(attribute='x') | none|upper | 'x'|tojson(5, 6, 7, 8, 9)
+m|groupby('v') | m|groupby('n')|map('first')|list | m|groupby('t', default='none')|length | ['a', 'A', 'b']|groupby(0)|list | (m|groupby('v'))[0].grouper | (m|groupby('v'))[0].list[0].n | (m|groupby('v'))[0] == (1, [m[1]]) | m|groupby('n', case_sensitive=true)|map(attribute='grouper')|list | [1, 2, 3, 4, 5]|slice(2)|list | [1, 2, 3, 4, 5]|slice(3, 'x')|list | l|slice(1)|list | []|slice(2)|list | l|batch(2)|list | l|batch(2, 0)|list
+'a<b>&\\'"'|forceescape | ('<'|e)|forceescape | '<p>a <b>c</b>\\n\\n d</p><!-- x -->'|striptags | 'a &amp; b &lt;'|striptags | 'x &#65;&#x42; y'|striptags | 'a < b'|striptags | '<!<!-- x -->-- y -->z'|striptags | 'a &foo; b'|striptags | 'a & b &'|striptags | 'Hello, wörld/a?b=c&d'|urlencode | {'a b': 'c/d', 'e': 5}|urlencode | [('a', 1), ('b', 'ä')]|urlencode | i|urlencode | {'class': 'a<b', 'id': none, 'n': 5}|xmlattr | {'a': 1}|xmlattr(false) | {}|xmlattr | {'a b': 1}|xmlattr | {'a': missing}|xmlattr
+1|filesizeformat | 999|filesizeformat | 1000|filesizeformat | 13000|filesizeformat | 4100000|filesizeformat | 300|filesizeformat(true) | 2048|filesizeformat(true) | 1e30|filesizeformat | '1024'|filesizeformat | 0|filesizeformat | 'foo bar baz qux'|truncate(9) | 'foo bar baz qux'|truncate(9, true) | 'foo bar baz qux'|truncate(11) | 'foo bar baz qux'|truncate(11, false, '..', 0) | 'foobarbazqux'|truncate(6, leeway=0) | u|truncate(4, true, '', 0) | 'abc'|truncate(2) | d|pprint | m|pprint | {'b': 1, 'a': [{'d': 2, 'c': 3}]}|pprint | s|pprint | (1,)|pprint
+d.keys() | d.values() | d.items() | {}.keys() | [d.keys()] | d.keys()|string | d.items()|list|length | 'a' in d.keys() | ('a', 1) in d.items() | d|attr('items') is callable | d|attr('missing') is defined | d|attr('a') is defined | s|attr('upper') is callable | namespace(a=1)|attr('a') | l|attr('x') is defined | ('<'|e) is escaped | s is escaped | 7 is < 8 | 7 is >= 8 | l|select('!=', 1)|list | l|select('<=', 2)|list | l|select('>', 2)|list
+'a\\tb\\tc'.expandtabs() | 'a\\tbc\\n\\td'.expandtabs(4) | 'ab\\tc'.expandtabs(0) | 'Hello World'.istitle() | 'Hello world'.istitle() | ''.istitle() | '1A'.istitle() | 'aB'.istitle() | 'abc'.isprintable() | 'a\\n'.isprintable() | ''.isprintable() | u.isprintable() | 'ab_1'.isidentifier() | '1a'.isidentifier() | ''.isidentifier() | 'größe'.isidentifier() | '{a}-{b[c]}'.format_map(d) | 2.0.is_integer() | f.is_integer()
+'ff'|int(0, 16) | '0xff'|int(0, 16) | '0b11'|int(0, 2) | '0o17'|int(base=8) | '0x1F'|int(0, 0) | '010'|int(5, 0) | '12'|int(7, 1) | 'zz'|int(base=36) | '-7f'|int(0, 16) | '1_000'|int | '1__0'|int | '_1'|int | '1_0.5'|float | '1_.5'|float | '12345678901234567890'|int | '-00012345678901234567890'|int | 1e18|int | 1e22|int | 'inf'|int | '+5'|int | '1e3'|int | 12345|round(-2) | 12350|round(-2) | 12450|round(-2) | -15|round(-1) | 1234.5|round(-2) | 25.0|round(-1) | 35.0|round(-1) | 2.5|round(-3)
+dict(*[[('a', 1)]]) | dict(**{'x': 1}) | dict(**d) | range(*[1, 4])|list | '{}-{}'.format(*ls) | '{a}'.format(**d) | '{0}{x}'.format(*[1], **{'x': 2}) | s.replace(*['o', '0']) | dict(a=1, **{'a': 2}) | range(*i) | dict(**l) | raise_exception(*['m'])
 """
 TEMPLATES = [
     "{% for x in l %}{{ loop.index }}/{{ loop.length }}:{{ x }}{{ ',' if not loop.last }}{% endfor %}", "{% for x in [] %}a{% else %}none{% endfor %}",
@@ -79,6 +86,50 @@ TEMPLATES = [
     "{% macro f(a) %}{% endmacro %}{{ f(1, 2) }}", "{% macro f(a) %}{% endmacro %}{{ f(b=2) }}", "{% break %}", "{{ f(1)(2) }}", "{{ i.__class__ }}", "{{ s.__len__() }}", "{% set x = [] %}{% set _ = x.append(1) %}{{ x }}", "{{ ls | map('nofilter') | list }}", "{% include 'x' %}", "{% import 'x' as y %}", "{% extends 'x' %}", "{{ self }}", "{{ d.b is mapping and d.b.c is sequence }}",
     "{% set g = l|map('string') %}{{ g|join }}{{ g|join }}", "{% set g = l|select('gt', 9) %}{% if g %}a{% else %}b{% endif %}{% for x in g %}c{% endfor %}", "{% set g = l|select('gt', 1) %}{% for x in g %}{{ x }}{{ loop.length }}{% endfor %}",
     "{% for m in messages %}{% endfor %}ok", "{{ strftime_now('%Y-%m-%d %H:%M %a %j') }}", "{% generation %}a{% endgeneration %}b", "{% for x in l recursive %}{{ x }}{% endfor %}",
+    "{% for x in [[1, [2, 3]], [4]] recursive %}<{% if x is iterable %}{{ loop(x) }}{% else %}{{ x }}{% endif %}{{ loop.depth }}{{ loop.depth0 }}{{ loop.index }}>{% endfor %}",
+    "{%- for k, v in d.items() recursive %}{{ k }}{% if v is mapping %}({{ loop(v.items()) }}){% endif %}{% else %}none{% endfor %}",
+    "{% for x in l %}{{ loop(l) }}{% endfor %}",
+    "{% for x in [1] recursive %}{{ loop([]) }}{% else %}e{% endfor %}",
+    "{% for x in l recursive %}{{ loop(l) }}{% endfor %}",
+    "{% set a = 5 %}{% for x in [[1], 2] recursive %}{% set b = 7 %}{{ a }}{{ loop(x) if x is iterable else x }}{{ b }}{% endfor %}{{ b is defined }}",
+    "{% for x in [[1, 2]] recursive %}{% for y in x %}{{ y }}{{ loop.depth }}{% endfor %}{% endfor %}",
+    "{% macro f(a) %}{{ a }}|{{ varargs }}|{{ kwargs }}{% endmacro %}{{ f(1, 2, 3, x=4) }}{{ f(1) }}{{ f(a=1, b=2) }}",
+    "{% macro f() %}{{ varargs|length }}{% endmacro %}{{ f(1, 2) }}{{ f() }}",
+    "{% macro f(a) %}{{ kwargs }}{% endmacro %}{{ f(1, 2) }}",
+    "{% macro f(a) %}{{ varargs }}{% endmacro %}{{ f(1, b=2) }}",
+    "{% macro f(a) %}{{ kwargs }}{% endmacro %}{{ f(1, a=2) }}",
+    "{% macro f(a) %}{{ a }}{% endmacro %}{{ f(*[1]) }}{{ f(**{'a': 2}) }}",
+    "{% macro f() %}[{% if caller %}{{ caller() }}{% endif %}]{% endmacro %}{{ f() }}{% call f() %}x{% endcall %}",
+    "{% macro f() %}a{% endmacro %}{% call f() %}x{% endcall %}",
+    "{% macro f() %}{{ caller is defined }}{% endmacro %}{{ f() }}",
+    "{% macro g(x) %}{{ caller(*x) }}{% endmacro %}{% call(a, b) g([1, 2]) %}{{ a }}+{{ b }}{% endcall %}",
+    "{% macro f() %}{% if x %}{{ kwargs.y }}{% endif %}{% for z in varargs %}{{ z }}{% endfor %}{% endmacro %}{% set x = 1 %}{{ f(1, 2, y=3) }}",
+    "a{% block b %}[{{ i }}]{% endblock %}c{% block e %}{% endblock e %}",
+    "{% set x = 1 %}{% block b %}{{ x }}{% set x = 2 %}{{ x }}{% endblock %}{{ x }}",
+    "{% for x in l %}{% block b %}{{ x }}{% endblock %}{% endfor %}",
+    "{% for x in l %}{% block b scoped %}{{ x }}{% endblock %}{% endfor %}",
+    "{% block b %}{% endblock %}{% block b %}{% endblock %}",
+    "{% block b %}{% endblock c %}",
+    "{% block b required %}{% endblock %}",
+    "{% block b %}a",
+    "{% macro f() %}{% block b %}{{ i }}{% endblock %}{% endmacro %}{{ f() }}",
+    "{% for x in l %}{% block b %}{% break %}{% endblock %}{% endfor %}",
+    "{% set c = cycler('a', 'b', 'c') %}{{ c.current }}{{ c.next() }}{{ c.next() }}{{ c.current }}{{ c.reset() }}{{ c.next() }}{% for x in l %}{{ c.next() }}{% endfor %}",
+    "{{ cycler() }}",
+    "{% set j = joiner('; ') %}{% for x in l %}{{ j() }}{{ x }}{% endfor %}",
+    "{% set j = joiner() %}{{ j() }}1{{ j() }}2",
+    "{% for g in m|groupby('v') %}{{ g.grouper }}:{{ g.list|map(attribute='n')|join }};{% endfor %}",
+    "{% for v, items in m|groupby('v') %}{{ v }}:{{ items|length }};{% endfor %}",
+    "{% for row in [1,2,3,4,5]|batch(2, '-') %}{{ row|join(',') }};{% endfor %}",
+    "{% for column in 'abcde'|slice(2) %}{{ column|join }};{% endfor %}",
+    "{% set g = l|select('gt', 1) %}{{ g|first }}{{ g|list }}{{ g|list }}",
+    "{% set g = l|map('string') %}{{ '1' in g }}{{ g|list }}",
+    "{% set g = l|map('string') %}{% for x in g %}{{ x }}{% endfor %}{% for x in g %}{{ x }}{% else %}none{% endfor %}",
+    "{% set g = l|map('string') %}{% for x in g %}{{ x }}{% break %}{% endfor %}{{ g|join }}",
+    "{% set g = l|select %}{% set h = g|map('string') %}{{ g|list }}{{ h|list }}",
+    "{% set a, b, c = l|map('string') %}{{ a ~ b ~ c }}",
+    "{% filter indent(2)|trim %}a\nb{% endfilter %}",
+    "{% filter truncate(5, leeway=0) %}{{ s }} and more{% endfilter %}",
 ]
 
 
