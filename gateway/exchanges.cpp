@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "serve/api_error.h"
 #include "serve/request_reader.h"
+#include "wire/header_values.h"
 
 namespace tandem::gateway {
 
@@ -244,7 +245,7 @@ void Exchanges::end_answer(uint64_t number, Exchange& exchange, const wire::Tran
   }
   Failed failed{.request = number, .failure = *failure, .begun = begun};
   if (exchange.head) {
-    failed.retry_after = retry_after_of(exchange.head->headers, clock_.unix_seconds());
+    failed.retry_after = wire::retry_after_of(exchange.head->headers, clock_.unix_seconds());
     failed.rate = rate_of(exchange);
   }
   if (begun) return end(number, failed, "error");

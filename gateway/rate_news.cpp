@@ -1,45 +1,23 @@
 #include "gateway/rate_news.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
-#include <ctime>
 
-#include "base/iso_time.h"
 #include "base/text.h"
+#include "wire/header_values.h"
 
 namespace tandem::gateway {
 namespace {
 
-constexpr double kMostWait = 3600, kMostReset = 86400;  // seconds
-
-std::optional<double> number_of(std::string_view text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed);
-  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value) || value < 0)
-    return std::nullopt;
-  return value;
-}
+constexpr double kMostReset = 86400;  // seconds
 
 std::string_view header(const std::map<std::string, std::string>& headers, const std::string& name) {
   const auto found = headers.find(name);
   return found == headers.end() ? std::string_view() : std::string_view(found->second);
 }
 
-// Of a date as HTTP has it, or of ISO 8601 in UTC.
-std::optional<double> unix_seconds_of(std::string_view text) {
-  const std::string owned(text);
-  std::tm time{};
-  const char* const rest = ::strptime(owned.c_str(), "%a, %d %b %Y %H:%M:%S GMT", &time);
-  if (rest != nullptr && *rest == '\0') return static_cast<double>(::timegm(&time));
-  auto iso = parse_iso_time(owned);
-  if (!iso) return std::nullopt;
-  return static_cast<double>(::timegm(&*iso));
-}
-
 std::optional<Duration> until(std::string_view text, double unix_now) {
   if (const auto span = duration_of(text)) return span;
-  const auto date = unix_seconds_of(text);
+  const auto date = wire::header_date(text);
   if (!date) return std::nullopt;
   return from_seconds(std::clamp(*date - unix_now, 0.0, kMostReset));
 }
@@ -47,12 +25,12 @@ std::optional<Duration> until(std::string_view text, double unix_now) {
 }  // namespace
 
 std::optional<Duration> duration_of(std::string_view text) {
-  if (const auto seconds = number_of(text)) return from_seconds(std::min(*seconds, kMostReset));
+  if (const auto seconds = wire::header_number(text)) return from_seconds(std::min(*seconds, kMostReset));
   double sum = 0;
   if (text.empty()) return std::nullopt;
   while (!text.empty()) {
     const size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
-    const auto amount = number_of(text.substr(0, digits));
+    const auto amount = wire::header_number(text.substr(0, digits));
     if (!amount) return std::nullopt;
     text.remove_prefix(digits);
     const size_t letters = std::min(text.find_first_of("0123456789."), text.size());
@@ -71,7 +49,7 @@ RateNews rate_news_of(const std::map<std::string, std::string>& headers, double 
     for (const auto& [left_name, reset_name] :
          {std::pair{"x-ratelimit-remaining-" + of, "x-ratelimit-reset-" + of},
           {"anthropic-ratelimit-" + of + "-remaining", "anthropic-ratelimit-" + of + "-reset"}}) {
-      const auto number = number_of(header(headers, left_name));
+      const auto number = wire::header_number(header(headers, left_name));
       const auto span = until(header(headers, reset_name), unix_now);
       if (!number || !span) continue;
       left = number;
@@ -81,16 +59,6 @@ RateNews rate_news_of(const std::map<std::string, std::string>& headers, double 
   read("requests", news.requests_left, news.requests_reset);
   read("tokens", news.tokens_left, news.tokens_reset);
   return news;
-}
-
-std::optional<Duration> retry_after_of(const std::map<std::string, std::string>& headers, double unix_now) {
-  if (const auto milliseconds = number_of(header(headers, "retry-after-ms")))
-    return from_seconds(std::min(*milliseconds / 1000, kMostWait));
-  const std::string_view text = header(headers, "retry-after");
-  if (const auto seconds = number_of(text)) return from_seconds(std::min(*seconds, kMostWait));
-  const auto date = text.empty() ? std::nullopt : unix_seconds_of(text);
-  if (!date) return std::nullopt;
-  return from_seconds(std::clamp(*date - unix_now, 0.0, kMostWait));
 }
 
 }  // namespace tandem::gateway

@@ -22,9 +22,6 @@ struct RateNews {
 // dates.
 RateNews rate_news_of(const std::map<std::string, std::string>& headers, double unix_now);
 
-// Of Retry-After in seconds or as a date, and retry-after-ms; at most an hour.
-std::optional<Duration> retry_after_of(const std::map<std::string, std::string>& headers, double unix_now);
-
 // "20ms", "1s", "6m0s", "1h30m0.5s", "7"; nothing where it is none. At most a day.
 std::optional<Duration> duration_of(std::string_view text);
 

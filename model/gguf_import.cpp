@@ -4,8 +4,10 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <cmath>
 #include <deque>
 #include <optional>
+#include <span>
 
 #include "base/text.h"
 #include "model/gguf.h"
@@ -69,6 +71,46 @@ class Metadata {
   std::string family_;
 };
 
+constexpr const char* kRopeFactors = "rope_freqs.weight";
+
+// What llama.cpp writes of Llama 3.1's RoPE: by how much each frequency is slowed down. Empty where nothing is.
+std::vector<float> frequency_factors(const Gguf& gguf) {
+  const auto found = gguf.tensors().find(kRopeFactors);
+  if (found == gguf.tensors().end()) return {};
+  std::vector<float> factors(static_cast<size_t>(found->second.elements()));
+  dequantise(found->second, factors);
+  return std::ranges::all_of(factors, [](float factor) { return factor == 1; }) ? std::vector<float>() : factors;
+}
+
+// The settings of config.json that the factors were made from: those that Meta's models have, with the factor that the
+// slowest frequencies tell. Every factor must follow from them.
+Result<Json> llama3_scaling(std::span<const float> factors, const ModelConfig& config, const Metadata& metadata) {
+  RopeConfig rope{.kind = RopeKind::kLlama3,
+                  .theta = config.rope.theta,
+                  .factor = std::ranges::max(factors),
+                  .original_max_positions = 8192};
+  const Json* const original = metadata.find("rope.scaling.original_context_length");
+  if (original != nullptr && original->is_number_unsigned() && original->get<uint64_t>() <= INT32_MAX)
+    rope.original_max_positions = original->get<int>();
+  const auto plain = rope_frequencies({.theta = rope.theta}, rope_dim(config)),
+             slowed = rope_frequencies(rope, rope_dim(config));
+  bool follows = factors.size() == plain.size();
+  for (size_t i = 0; i < factors.size() && follows; ++i) {
+    constexpr float kRounding = 1e-5f;
+    follows = std::fabs(plain[i] / slowed[i] - factors[i]) <= kRounding * factors[i];
+  }
+  if (!follows)
+    return fail(Status::invalid(fmt::format("tensor {} slows frequencies down as no rope_type llama3 with "
+                                            "low_freq_factor 1 and high_freq_factor 4 does from {} positions on",
+                                            kRopeFactors, rope.original_max_positions))
+                    .hint("use the checkpoint that the file was made from"));
+  return Json{{"rope_type", "llama3"},
+              {"factor", rope.factor},
+              {"low_freq_factor", rope.low_frequency_factor},
+              {"high_freq_factor", rope.high_frequency_factor},
+              {"original_max_position_embeddings", rope.original_max_positions}};
+}
+
 }  // namespace
 
 Result<ModelConfig> config_of_gguf(const Gguf& gguf) {
@@ -111,7 +153,19 @@ Result<ModelConfig> config_of_gguf(const Gguf& gguf) {
                                 std::pair("pad_token_id", "tokenizer.ggml.padding_token_id")}) {
     if (values.contains(key)) json[to] = values[key];
   }
+  // Where a turn or a call ends, which a chat ends with as well.
+  for (const char* key : {"tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
+    const auto token = values.find(key);
+    if (token == values.end()) continue;
+    Json& ends = json["eos_token_id"];
+    if (!ends.is_array()) ends = ends.is_null() ? Json::array() : Json::array({ends});
+    if (std::find(ends.begin(), ends.end(), *token) == ends.end()) ends.push_back(*token);
+  }
   ModelConfig config = TRY(config_from_json(json));
+  if (const auto factors = frequency_factors(gguf); !factors.empty()) {
+    json["rope_scaling"] = TRY(llama3_scaling(factors, config, metadata));
+    config = TRY(config_from_json(json));
+  }
   if (const Json* rotated = metadata.find("rope.dimension_count"); rotated != nullptr && *rotated != config.head_size) {
     return fail(Status::invalid(
         fmt::format("rope.dimension_count {} is not the head size {}", dump_json(*rotated), config.head_size)));
@@ -162,15 +216,7 @@ Result<std::map<std::string, const GgufTensor*>> tensors_of_gguf(const Gguf& ggu
   std::map<std::string, const GgufTensor*> sources;
   for (const auto& [name, tensor] : gguf.tensors()) {
     const std::string to = hub_name(name);
-    if (name == "rope_freqs.weight") {
-      // llama.cpp writes the frequency factors of Llama 3.1's RoPE as a tensor.
-      std::vector<float> factors(static_cast<size_t>(tensor.elements()));
-      dequantise(tensor, factors);
-      if (std::all_of(factors.begin(), factors.end(), [](float factor) { return factor == 1; })) continue;
-      return fail(Status::invalid("tensor rope_freqs.weight holds the RoPE of Llama 3 (rope_type llama3) as factors, "
-                                  "which do not tell the settings that config.json needs")
-                      .hint("use the checkpoint that the file was made from"));
-    }
+    if (name == kRopeFactors) continue;  // the config says them
     if (to.empty()) return fail(Status::invalid(fmt::format("tensor {} is of no known use", name)));
     sources[to] = &tensor;
   }

@@ -63,16 +63,29 @@ Result<std::optional<std::string>> special_token(const Json& metadata, const cha
   return std::optional(tokens[found->get<uint64_t>()].get<std::string>());
 }
 
-Json template_processing(const std::string& token, size_t id) {
-  const Json special = {{"SpecialToken", {{"id", token}, {"type_id", 0}}}};
-  const Json second = {{"SpecialToken", {{"id", token}, {"type_id", 1}}}};
-  const auto sequence = [](const char* name, int type) {
-    return Json{{"Sequence", {{"id", name}, {"type_id", type}}}};
+struct SpecialToken {
+  std::string name;
+  size_t id = 0;
+};
+
+// Around each text, where they are there.
+Json template_processing(const std::optional<SpecialToken>& before, const std::optional<SpecialToken>& after) {
+  Json special = Json::object();
+  const auto around = [&](Json& to, const char* text, int type) {
+    const auto add = [&](const std::optional<SpecialToken>& token) {
+      if (!token) return;
+      to.push_back({{"SpecialToken", {{"id", token->name}, {"type_id", type}}}});
+      special[token->name] = {{"id", token->name}, {"ids", {token->id}}, {"tokens", {token->name}}};
+    };
+    add(before);
+    to.push_back({{"Sequence", {{"id", text}, {"type_id", type}}}});
+    add(after);
   };
-  return {{"type", "TemplateProcessing"},
-          {"single", {special, sequence("A", 0)}},
-          {"pair", {special, sequence("A", 0), second, sequence("B", 1)}},
-          {"special_tokens", {{token, {{"id", token}, {"ids", {id}}, {"tokens", {token}}}}}}};
+  Json single = Json::array(), pair = Json::array();
+  around(single, "A", 0);
+  around(pair, "A", 0);
+  around(pair, "B", 1);
+  return {{"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", special}};
 }
 
 // The vocabulary is written in the order of its texts, as HF's own files are in that of the ids: readers do not care.
@@ -148,11 +161,15 @@ Result<TokenizerFiles> tokenizer_files(const Gguf& gguf, int max_positions) {
     decoder[std::to_string(id)] = token;
   }
   Json post_processor = byte_level(true);
-  const auto bos = TRY(special_token(metadata, "tokenizer.ggml.bos_token_id", tokens));
-  const auto add_bos = metadata.find("tokenizer.ggml.add_bos_token");
-  const bool adds_bos = add_bos != metadata.end() && *add_bos == true;
-  if (adds_bos && bos)
-    post_processor = template_processing(*bos, metadata["tokenizer.ggml.bos_token_id"].get<size_t>());
+  const auto added_where = [&](const char* asked, const char* key) -> Result<std::optional<SpecialToken>> {
+    const auto token = TRY(special_token(metadata, key, tokens));
+    const auto adds = metadata.find(asked);
+    if (!token || adds == metadata.end() || *adds != true) return std::optional<SpecialToken>();
+    return std::optional(SpecialToken{*token, metadata[key].get<size_t>()});
+  };
+  const auto bos = TRY(added_where("tokenizer.ggml.add_bos_token", "tokenizer.ggml.bos_token_id"));
+  const auto eos = TRY(added_where("tokenizer.ggml.add_eos_token", "tokenizer.ggml.eos_token_id"));
+  if (bos || eos) post_processor = template_processing(bos, eos);
   files.tokenizer = {{"version", "1.0"},
                      {"truncation", nullptr},
                      {"padding", nullptr},

@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "base/utf8.h"
+#include "model/byte_alphabet.h"
 #include "model/unicode16.h"
 
 namespace tandem::model {
@@ -126,6 +127,13 @@ std::string prepared_for_nmt(std::string_view text) {
   return out;
 }
 
+std::string as_byte_characters(std::string_view text) {
+  static const auto kCharacters = byte_characters();
+  std::string out;
+  for (const char byte : text) append_utf8(kCharacters[static_cast<uint8_t>(byte)], out);
+  return out;
+}
+
 Result<std::string> replace_matches(std::string_view text, const Regex& pattern, std::string_view to,
                                     ChangedPlaces* places = nullptr) {
   RegexScratch scratch;
@@ -220,6 +228,8 @@ Status Normalizer::add(const Json& json) {
   } else if (type == "Nmt") {
     keeps_start_ = false;
     steps_.emplace_back(Nmt{});
+  } else if (type == "ByteLevel") {
+    steps_.emplace_back(BytesAsCharacters{});
   } else if (type == "Precompiled") {
     steps_.emplace_back(
         std::make_shared<const Precompiled>(TRY(Precompiled::create(TRY(text_of(json, "precompiled_charsmap"))))));
@@ -276,6 +286,7 @@ Result<std::string> Normalizer::apply_step(const Step& step, std::string text) {
   }
   if (const auto* strip = std::get_if<Strip>(&step)) return stripped(text, strip->left, strip->right);
   if (std::holds_alternative<Nmt>(step)) return prepared_for_nmt(text);
+  if (std::holds_alternative<BytesAsCharacters>(step)) return as_byte_characters(text);
   if (const auto* table = std::get_if<std::shared_ptr<const Precompiled>>(&step)) return (*table)->apply(text);
   if (const auto* clean = std::get_if<CleanText>(&step)) {
     return with_plain_spaces(filtered(text, [&](char32_t c) { return !clean->characters->is_removed(c); }));

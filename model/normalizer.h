@@ -22,8 +22,7 @@ namespace tandem::model {
 
 class Normalizer {
  public:
-  // NFC, NFD, NFKC, NFKD, Lowercase, Prepend, Replace, Strip, StripAccents, Nmt, Precompiled, BertNormalizer, and
-  // Sequences of them; others are refused by name.
+  // All types of HF tokenizers 0.23, and Sequences of them; others are refused by name.
   static Result<Normalizer> from_json(const Json& json);
 
   // `text` must be valid UTF-8. Fails only where a regular expression of the file backtracks without end, or matches
@@ -59,15 +58,17 @@ class Normalizer {
     std::shared_ptr<const icu::UnicodeSet> marks;
   };
   struct Nmt {};
-  struct CleanText {  // without controls, with plain spaces
+  struct BytesAsCharacters {};  // each byte as ByteLevel writes it
+  struct CleanText {            // without controls, with plain spaces
     std::shared_ptr<const BertCharacters> characters;
   };
   struct SpaceIdeographs {};
   struct StripAccents {
     std::shared_ptr<const BertCharacters> characters;
   };
-  using Step = std::variant<std::shared_ptr<const Form>, std::shared_ptr<const Precompiled>, Lowercase, Prepend,
-                            Replace, ReplaceMatches, Strip, StripMarks, Nmt, CleanText, SpaceIdeographs, StripAccents>;
+  using Step =
+      std::variant<std::shared_ptr<const Form>, std::shared_ptr<const Precompiled>, Lowercase, Prepend, Replace,
+                   ReplaceMatches, Strip, StripMarks, Nmt, BytesAsCharacters, CleanText, SpaceIdeographs, StripAccents>;
 
   Status add(const Json& json);
   Status add_bert(const Json& json);

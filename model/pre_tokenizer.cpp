@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "base/utf8.h"
 #include "model/bert_characters.h"
+#include "model/byte_alphabet.h"
 #include "model/unicode16.h"
 
 namespace tandem::model {
@@ -164,6 +166,77 @@ class CharacterSplit final : public PreTokenizerStep {
   Behavior behavior_;
 };
 
+Status cut_in_turn(const std::vector<std::unique_ptr<PreTokenizerStep>>& steps, std::string_view text,
+                   RegexScratch& scratch, std::vector<std::string_view>& out) {
+  std::vector<std::string_view> pieces = {text};
+  for (size_t i = 0; i < steps.size(); ++i) {
+    std::vector<std::string_view> finer;
+    std::vector<std::string_view>& target = i + 1 == steps.size() ? out : finer;
+    for (const std::string_view piece : pieces) TRY(steps[i]->cut(piece, scratch, target));
+    pieces = std::move(finer);
+  }
+  return {};
+}
+
+class InTurn final : public PreTokenizerStep {
+ public:
+  explicit InTurn(std::vector<std::unique_ptr<PreTokenizerStep>> steps) : steps_(std::move(steps)) {}
+  Status cut(std::string_view piece, RegexScratch& scratch, std::vector<std::string_view>& out) const override {
+    return cut_in_turn(steps_, piece, scratch, out);
+  }
+
+ private:
+  std::vector<std::unique_ptr<PreTokenizerStep>> steps_;
+};
+
+// A step behind ByteLevel, which sees each byte as its printable character.
+class OnByteCharacters final : public PreTokenizerStep {
+ public:
+  explicit OnByteCharacters(std::unique_ptr<PreTokenizerStep> inner) : inner_(std::move(inner)) {}
+
+  Status cut(std::string_view piece, RegexScratch& scratch, std::vector<std::string_view>& out) const override {
+    std::string written;
+    std::vector<size_t> bytes;  // by place in `written`: how many bytes of the piece stand before it
+    for (size_t i = 0; i < piece.size(); ++i) {
+      append_utf8(characters_[static_cast<uint8_t>(piece[i])], written);
+      bytes.resize(written.size(), i);
+    }
+    bytes.push_back(piece.size());
+    std::vector<std::string_view> parts;
+    TRY(inner_->cut(written, scratch, parts));
+    for (const std::string_view part : parts) {
+      const size_t begin = bytes[static_cast<size_t>(part.data() - written.data())];
+      out.push_back(
+          piece.substr(begin, bytes[static_cast<size_t>(part.data() - written.data()) + part.size()] - begin));
+    }
+    return {};
+  }
+
+ private:
+  std::unique_ptr<PreTokenizerStep> inner_;
+  std::array<char32_t, 256> characters_ = byte_characters();
+};
+
+// Every so many characters.
+class LengthSplit final : public PreTokenizerStep {
+ public:
+  explicit LengthSplit(size_t length) : length_(length) {}
+
+  Status cut(std::string_view piece, RegexScratch&, std::vector<std::string_view>& out) const override {
+    size_t begin = 0, characters = 0;
+    for (size_t at = 0; at < piece.size();) {
+      at += next_character(piece.substr(at)).length;
+      if (++characters % length_ != 0 && at < piece.size()) continue;
+      out.push_back(piece.substr(begin, at - begin));
+      begin = at;
+    }
+    return {};
+  }
+
+ private:
+  size_t length_;
+};
+
 Result<Behavior> read_behavior(const Json& json) {
   static constexpr std::pair<std::string_view, Behavior> kNames[] = {
       {"Removed", Behavior::kRemoved},
@@ -247,8 +320,8 @@ Status PreTokenizer::add(const Json& json) {
     for (const Json& inner : *found) TRY(add(inner));
     return {};
   }
-  // What follows ByteLevel would see the printable stand-ins of bytes, which are never made here.
-  if (byte_level_) return Status::invalid(fmt::format("{} after ByteLevel is not supported", type));
+  if (byte_level_ && (type == "ByteLevel" || type == "Metaspace"))
+    return Status::invalid(fmt::format("{} after ByteLevel is not supported", type));
   // What follows Metaspace would see the marks, which are written last here.
   if (metaspace_) return Status::invalid(fmt::format("{} after Metaspace is not supported", type));
   if (type == "Metaspace") {
@@ -271,6 +344,14 @@ Status PreTokenizer::add(const Json& json) {
     }
     return {};
   }
+  auto step = TRY(step_of(type, json));
+  if (byte_level_) step = std::make_unique<OnByteCharacters>(std::move(step));
+  steps_.push_back(std::move(step));
+  return {};
+}
+
+Result<std::unique_ptr<PreTokenizerStep>> PreTokenizer::step_of(const std::string& type, const Json& json) {
+  using Step = std::unique_ptr<PreTokenizerStep>;
   if (type == "Split") {
     const Behavior behavior = TRY(read_behavior(json));
     const bool invert = TRY(bool_at(json, "invert", false));
@@ -280,32 +361,44 @@ Status PreTokenizer::add(const Json& json) {
       const Json& value = *pattern->begin();
       if (kind == "Regex" && value.is_string()) {
         auto regex = TRY(Regex::compile(value.get<std::string>()));
-        steps_.push_back(std::make_unique<RegexSplit>(std::move(regex), behavior, invert));
-        return {};
+        return Step(std::make_unique<RegexSplit>(std::move(regex), behavior, invert));
       }
       if (kind == "String" && value.is_string() && !value.get<std::string>().empty()) {
-        steps_.push_back(std::make_unique<TextSplit>(value.get<std::string>(), behavior, invert));
-        return {};
+        return Step(std::make_unique<TextSplit>(value.get<std::string>(), behavior, invert));
       }
     }
-    return Status::invalid("Split has no pattern of type Regex or String");
+    return fail(Status::invalid("Split has no pattern of type Regex or String"));
+  }
+  if (type == "Punctuation") {
+    const Behavior behavior = json.contains("behavior") ? TRY(read_behavior(json)) : Behavior::kIsolated;
+    const auto characters = TRY(BertCharacters::create());
+    const auto is_punctuation = [characters](char32_t c) { return characters->is_punctuation(c); };
+    return Step(std::make_unique<CharacterSplit>(is_punctuation, behavior));
+  }
+  if (type == "CharDelimiterSplit") {
+    const auto found = json.find("delimiter");
+    const std::string delimiter = found != json.end() && found->is_string() ? found->get<std::string>() : "";
+    if (delimiter.empty() || next_character(delimiter).length != delimiter.size())
+      return fail(Status::invalid("CharDelimiterSplit: delimiter is not one character"));
+    return Step(std::make_unique<TextSplit>(delimiter, Behavior::kRemoved, false));
+  }
+  if (type == "FixedLength") {
+    const auto found = json.find("length");
+    if (found != json.end() && (!found->is_number_unsigned() || found->get<uint64_t>() == 0))
+      return fail(Status::invalid(fmt::format("FixedLength: length {} is not a whole number above 0", found->dump())));
+    return Step(std::make_unique<LengthSplit>(found == json.end() ? 5 : found->get<size_t>()));
   }
   if (type == "Digits") {
     const bool individual = TRY(bool_at(json, "individual_digits", false));
     auto digits = TRY(Regex::compile(fmt::format(R"([\p{{N}}{}]{})", kNewerNumbers, individual ? "" : "+")));
-    steps_.push_back(std::make_unique<RegexSplit>(std::move(digits), Behavior::kIsolated, false));
-    return {};
+    return Step(std::make_unique<RegexSplit>(std::move(digits), Behavior::kIsolated, false));
   }
-  if (type == "WhitespaceSplit") {
-    steps_.push_back(std::make_unique<CharacterSplit>(is_white_space, Behavior::kRemoved));
-    return {};
-  }
+  if (type == "WhitespaceSplit") return Step(std::make_unique<CharacterSplit>(is_white_space, Behavior::kRemoved));
   if (type == "BertPreTokenizer") {
-    const auto characters = TRY(BertCharacters::create());
-    const auto is_punctuation = [characters](char32_t c) { return characters->is_punctuation(c); };
-    steps_.push_back(std::make_unique<CharacterSplit>(is_white_space, Behavior::kRemoved));
-    steps_.push_back(std::make_unique<CharacterSplit>(is_punctuation, Behavior::kIsolated));
-    return {};
+    std::vector<Step> both;
+    both.push_back(TRY(step_of("WhitespaceSplit", Json::object())));
+    both.push_back(TRY(step_of("Punctuation", Json::object())));
+    return Step(std::make_unique<InTurn>(std::move(both)));
   }
   if (type == "Whitespace") {
     // \w of Rust's regular expressions, which differs from Oniguruma's.
@@ -313,10 +406,9 @@ Status PreTokenizer::add(const Json& json) {
         R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{200c}\x{200d}\x{24b6}-\x{24e9}\x{1f130}-\x{1f149}\x{1f150}-\x{1f169})"
         R"(\x{1f170}-\x{1f189})";
     auto words = TRY(Regex::compile(fmt::format(R"([{0}]+|[^{0}\s]+)", kWord)));
-    steps_.push_back(std::make_unique<RegexSplit>(std::move(words), Behavior::kRemoved, true));
-    return {};
+    return Step(std::make_unique<RegexSplit>(std::move(words), Behavior::kRemoved, true));
   }
-  return Status::invalid(fmt::format("type {} is not supported", type));
+  return fail(Status::invalid(fmt::format("type {} is not supported", type)));
 }
 
 Status PreTokenizer::cut(std::string_view text, RegexScratch& scratch, std::vector<std::string_view>& out) const {
@@ -325,14 +417,7 @@ Status PreTokenizer::cut(std::string_view text, RegexScratch& scratch, std::vect
     out.push_back(text);
     return {};
   }
-  std::vector<std::string_view> pieces = {text};
-  for (size_t i = 0; i < steps_.size(); ++i) {
-    std::vector<std::string_view> finer;
-    std::vector<std::string_view>& target = i + 1 == steps_.size() ? out : finer;
-    for (const std::string_view piece : pieces) TRY(steps_[i]->cut(piece, scratch, target));
-    pieces = std::move(finer);
-  }
-  return {};
+  return cut_in_turn(steps_, text, scratch, out);
 }
 
 }  // namespace tandem::model

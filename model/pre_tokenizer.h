@@ -40,8 +40,7 @@ struct Metaspace {
 
 class PreTokenizer {
  public:
-  // Split, Digits, ByteLevel, Whitespace, WhitespaceSplit, BertPreTokenizer, Metaspace, Sequences of them; other types
-  // are refused by name.
+  // All types of HF tokenizers 0.23 but UnicodeScripts, which is refused by name, and Sequences of them.
   static Result<PreTokenizer> from_json(const Json& json);
 
   // Pieces of `text`, which must be valid UTF-8; views into it.
@@ -58,6 +57,8 @@ class PreTokenizer {
 
  private:
   Status add(const Json& json);
+  // Of any type but Sequence, ByteLevel and Metaspace.
+  static Result<std::unique_ptr<PreTokenizerStep>> step_of(const std::string& type, const Json& json);
   std::vector<std::unique_ptr<PreTokenizerStep>> steps_;
   bool byte_level_ = false;
   bool adds_prefix_space_ = false;

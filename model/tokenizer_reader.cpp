@@ -7,6 +7,7 @@
 
 #include "base/utf8.h"
 #include "model/byte_alphabet.h"
+#include "model/token_decoder.h"
 #include "model/tokenizer.h"
 
 namespace tandem::model {
@@ -37,9 +38,6 @@ Result<TokenId> token_id(const Json& value) {
 
 }  // namespace
 
-// How names become bytes.
-enum class Decoding { kByteLevel, kSentencePiece, kMetaspace, kWordPiece };
-
 class TokenizerReader {
  public:
   explicit TokenizerReader(const Json& json) : json_(json) {}
@@ -50,24 +48,21 @@ class TokenizerReader {
     auto normalizer = TRY(Normalizer::from_json(part(json_, "normalizer")));
     byte_level_ = pre_tokenizer.byte_level();
     TRY(check_start(pre_tokenizer, normalizer));
-    const Decoding decoding = TRY(read_decoder(part(json_, "decoder")));
+    const TokenDecoder decoder = TRY(TokenDecoder::from_json(part(json_, "decoder")));
     auto model = read_model(part(json_, "model"));
     if (!model) return fail(std::move(model).error().at("model"));
     Tokenizer tokenizer(std::move(*model));
     tokenizer.pre_tokenizer_ = std::move(pre_tokenizer);
     tokenizer.normalizer_ = std::move(normalizer);
-    tokenizer.strip_leading_space_ = strip_leading_space_;
+    tokenizer.strip_leading_space_ = decoder.strips_leading_space();
     TRY(read_added(part(json_, "added_tokens"), tokenizer));
     TRY(read_post_processor(part(json_, "post_processor"), tokenizer));
     for (size_t id = 0; id < names_.size(); ++id) {
       const auto normalized = normalized_contents_.find(static_cast<TokenId>(id));
       const std::string& name = normalized == normalized_contents_.end() ? names_[id] : normalized->second;
-      tokenizer.bytes_.push_back(decoded(name, decoding));
-      if (decoding == Decoding::kWordPiece) tokenizer.opening_.push_back(cleaned(name));
-      if (decoding == Decoding::kMetaspace && decoder_metaspace_.prepend != Metaspace::Prepend::kNever) {
-        tokenizer.opening_.push_back(with_marks_as(name, ""));
-      }
-      if (byte_fallback_decoder_) tokenizer.byte_tokens_.push_back(byte_of(names_[id]).has_value());
+      tokenizer.bytes_.push_back(decoder.text_of(name));
+      if (auto opening = decoder.opening_of(name)) tokenizer.opening_.push_back(std::move(*opening));
+      if (decoder.byte_fallback()) tokenizer.byte_tokens_.push_back(decoder.is_byte(names_[id]));
       if (!names_[id].empty()) tokenizer.ids_[names_[id]] = static_cast<TokenId>(id);
     }
     tokenizer.names_ = std::move(names_);
@@ -94,6 +89,7 @@ class TokenizerReader {
   Result<Tokenizer::Model> read_model(const Json& model) {
     const Json& type = part(model, "type");
     if (type == "WordPiece") return TRY(read_word_piece(model));
+    if (type == "WordLevel") return TRY(read_word_level(model));
     if (type == "Unigram") {
       if (byte_level_) return fail(Status::invalid("Unigram behind ByteLevel is not supported"));
       auto unigram = TRY(Unigram::from_json(model));
@@ -101,8 +97,8 @@ class TokenizerReader {
       return unigram;
     }
     if (type != "BPE" && !(type.is_null() && model.contains("merges"))) {
-      return fail(
-          Status::invalid(fmt::format("type {} is not supported; BPE, WordPiece and Unigram are", type.dump())));
+      return fail(Status::invalid(
+          fmt::format("type {} is not supported; BPE, WordPiece, WordLevel and Unigram are", type.dump())));
     }
     return TRY(read_bpe(model));
   }
@@ -129,10 +125,7 @@ class TokenizerReader {
       return part(model, key).is_null() ? std::string(otherwise) : TRY(text(model, key));
     };
     options.prefix = TRY(string_or("continuing_subword_prefix", "##"));
-    const std::string unknown = TRY(string_or("unk_token", "[UNK]"));
-    const auto found = std::find(names_.begin(), names_.end(), unknown);
-    if (found == names_.end()) return fail(Status::invalid(fmt::format("unk_token {} is not in vocab", unknown)));
-    options.unknown = static_cast<TokenId>(found - names_.begin());
+    options.unknown = TRY(unknown_token(TRY(string_or("unk_token", "[UNK]"))));
     const Json& most = part(model, "max_input_chars_per_word");
     if (!most.is_null()) {
       if (!most.is_number_unsigned()) {
@@ -141,6 +134,19 @@ class TokenizerReader {
       options.max_characters = most.get<size_t>();
     }
     return WordPiece(names_, std::move(options));
+  }
+
+  Result<WordPiece> read_word_level(const Json& model) {
+    if (byte_level_) return fail(Status::invalid("WordLevel behind ByteLevel is not supported"));
+    TRY(read_vocabulary(model));
+    const TokenId unknown = TRY(unknown_token(TRY(text(model, "unk_token"))));
+    return WordPiece(names_, {.unknown = unknown, .whole_words = true});
+  }
+
+  Result<TokenId> unknown_token(const std::string& name) const {
+    const auto found = std::find(names_.begin(), names_.end(), name);
+    if (found == names_.end()) return fail(Status::invalid(fmt::format("unk_token {} is not in vocab", name)));
+    return static_cast<TokenId>(found - names_.begin());
   }
 
   Result<Bpe> read_bpe(const Json& model) {
@@ -315,94 +321,9 @@ class TokenizerReader {
     return {};
   }
 
-  Result<Decoding> read_decoder(const Json& json) {
-    if (part(json, "type") == "ByteLevel") return Decoding::kByteLevel;
-    if (part(json, "type") == "WordPiece") {
-      if (!part(json, "prefix").is_null()) decoder_prefix_ = TRY(text(json, "prefix"));
-      cleans_up_ = TRY(bool_at(json, "cleanup", true));
-      return Decoding::kWordPiece;
-    }
-    if (part(json, "type") == "Metaspace") {
-      auto metaspace = Metaspace::from_json(json);
-      if (!metaspace) return fail(std::move(metaspace).error().at("decoder"));
-      decoder_metaspace_ = std::move(*metaspace);
-      return Decoding::kMetaspace;
-    }
-    const auto unsupported = [&] {
-      return fail(Status::invalid(fmt::format("decoder {} is not supported", json.dump())));
-    };
-    // Llama 2's: "▁" to a space, bytes, all in one, without the first space.
-    if (part(json, "type") != "Sequence" || !part(json, "decoders").is_array()) return unsupported();
-    for (const Json& step : part(json, "decoders")) {
-      const Json& type = part(step, "type");
-      if (type == "Fuse") continue;
-      if (type == "ByteFallback") {
-        byte_fallback_decoder_ = true;
-        continue;
-      }
-      if (type == "Replace" && part(part(step, "pattern"), "String") == "▁" && part(step, "content") == " ") continue;
-      if (type == "Strip" && part(step, "content") == " " && part(step, "start") == 1 && part(step, "stop") == 0) {
-        strip_leading_space_ = true;
-        continue;
-      }
-      return unsupported();
-    }
-    return Decoding::kSentencePiece;
-  }
-
-  // 10 of "<0x0A>".
-  static std::optional<uint8_t> byte_of(const std::string& name) {
-    unsigned byte = 0;
-    const bool is_byte = name.size() == 6 && name.starts_with("<0x") && name.back() == '>' &&
-                         std::sscanf(name.c_str(), "<0x%02X>", &byte) == 1;
-    return is_byte ? std::optional(static_cast<uint8_t>(byte)) : std::nullopt;
-  }
-
-  // What the cleanup of WordPiece's decoder makes of one token's text.
-  std::string cleaned(std::string token) const {
-    static constexpr std::pair<std::string_view, std::string_view> kChanges[] = {
-        {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},   {" n't", "n't"},
-        {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
-    if (!cleans_up_) return token;
-    for (const auto& [from, to] : kChanges) {
-      for (size_t at = token.find(from); at != std::string::npos; at = token.find(from, at + to.size())) {
-        token.replace(at, from.size(), to);
-      }
-    }
-    return token;
-  }
-
-  std::string decoded(const std::string& name, Decoding decoding) const {
-    if (decoding == Decoding::kByteLevel) return alphabet_.bytes_of(name).value_or(name);
-    if (decoding == Decoding::kWordPiece) {
-      if (name.empty()) return name;
-      return cleaned(name.starts_with(decoder_prefix_) ? name.substr(decoder_prefix_.size()) : " " + name);
-    }
-    if (decoding == Decoding::kMetaspace) return with_marks_as(name, " ");
-    if (const auto byte = byte_of(name)) return std::string(1, static_cast<char>(*byte));
-    return with_marks_as(name, " ");
-  }
-
-  std::string with_marks_as(const std::string& name, std::string_view replacement) const {
-    std::string out;
-    std::string_view rest = name;
-    const std::string& mark = decoder_metaspace_.mark;
-    while (!rest.empty()) {
-      const bool is_mark = rest.starts_with(mark);
-      out += is_mark ? replacement : rest.substr(0, 1);
-      rest.remove_prefix(is_mark ? mark.size() : 1);
-    }
-    return out;
-  }
-
   const Json& json_;
   ByteAlphabet alphabet_;
   bool byte_level_ = false;
-  bool strip_leading_space_ = false;
-  bool byte_fallback_decoder_ = false;
-  std::string decoder_prefix_ = "##";  // of WordPiece's decoder
-  bool cleans_up_ = true;
-  Metaspace decoder_metaspace_;
   std::vector<std::string> names_;
   std::map<TokenId, std::string> normalized_contents_;  // of added tokens
 };

@@ -12,6 +12,11 @@ bool starts_character(char byte) { return (static_cast<uint8_t>(byte) & 0xc0) !=
 WordPiece::WordPiece(std::vector<std::string> names, Options options) : options_(std::move(options)) {
   for (size_t id = 0; id < names.size(); ++id) {
     std::string& name = names[id];
+    if (options_.whole_words) {
+      tokens_.push_back(name);
+      if (!name.empty()) beginnings_.emplace(std::move(name), static_cast<TokenId>(id));
+      continue;
+    }
     tokens_.push_back(name.starts_with(options_.prefix) ? name.substr(options_.prefix.size()) : name);
     if (name.empty()) continue;
     longest_ = std::max(longest_, name.size());
@@ -21,6 +26,10 @@ WordPiece::WordPiece(std::vector<std::string> names, Options options) : options_
 }
 
 void WordPiece::encode(std::string_view piece, std::vector<TokenId>& out) const {
+  if (options_.whole_words) {
+    const auto found = beginnings_.find(piece);
+    return out.push_back(found == beginnings_.end() ? options_.unknown : found->second);
+  }
   const size_t first = out.size();
   const auto characters = static_cast<size_t>(std::count_if(piece.begin(), piece.end(), starts_character));
   if (characters > options_.max_characters) return out.push_back(options_.unknown);

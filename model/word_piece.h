@@ -19,6 +19,7 @@ class WordPiece {
     TokenId unknown = 0;
     std::string prefix = "##";    // of the names of tokens that continue a word
     size_t max_characters = 100;  // a longer word is unknown
+    bool whole_words = false;     // no token continues a word, and none is too long: the model WordLevel
   };
 
   // `names[id]` as tokenizer.json writes them; empty for ids that the model does not have.

@@ -4,6 +4,10 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <ctime>
+#include <map>
+
+#include "wire/header_values.h"
 
 namespace tandem::wire {
 namespace {
@@ -96,10 +100,15 @@ Status CurlRequest::status_of(CURLcode code) const {
 }
 
 std::optional<Duration> CurlRequest::retry_after() const {
-  curl_off_t seconds = 0;
-  curl_easy_getinfo(easy_.get(), CURLINFO_RETRY_AFTER, &seconds);
-  if (seconds <= 0) return std::nullopt;
-  return std::chrono::seconds(std::min<curl_off_t>(seconds, 1'000'000));
+  std::map<std::string, std::string> headers;
+  for (const char* name : {"retry-after", "retry-after-ms"}) {
+    curl_header* header = nullptr;
+    constexpr int kLastAnswer = -1;
+    if (curl_easy_header(easy_.get(), name, 0, CURLH_HEADER, kLastAnswer, &header) == CURLHE_OK)
+      headers[name] = header->value;
+  }
+  const auto wait = retry_after_of(headers, static_cast<double>(std::time(nullptr)));
+  return wait && *wait > Duration::zero() ? wait : std::nullopt;
 }
 
 }  // namespace tandem::wire

@@ -108,7 +108,7 @@ Result<int> run_export(const ExportOptions& options) {
   const model::DType dtype = *model::dtype_from_torch(options.dtype);
   // What is written in more digits than bf16 has is read in as many.
   const auto format = dtype == model::DType::kBF16 ? model::WeightFormat::kBf16 : model::WeightFormat::kFloat32;
-  auto weights = source.checkpoint ? TRY(trainer::checkpoint_weights(source.folder))
+  auto weights = source.checkpoint ? TRY(trainer::checkpoint_weights(source.folder, format))
                                    : TRY(model::load_weights(source.folder, false, format));
   const size_t rounded = dtype == model::DType::kF16 ? model::round_to_float16(weights) : 0;
   // Whole or not at all.
@@ -148,7 +148,7 @@ Result<int> run_export(const ExportOptions& options) {
     fmt::print("adapter: {}/adapter, rank {} on {} matrices, in PEFT's format\n", options.out, adapter->rank,
                adapter->factors.size());
   }
-  if (rounded > 0) fmt::print("rounded: {} numbers were too small for float16\n", rounded);
+  if (rounded > 0) fmt::print("rounded: {} numbers are others in float16\n", rounded);
   if (options.verify) {
     fmt::print(
         "verified: read back with the same bits (digest {}), {} log-probabilities the same by engine and trainer\n",
@@ -167,7 +167,11 @@ Action add_export(CLI::App& command) {
       ->required();
   command.add_option("OUT", options->out, "Folder to write, in the layout of Hugging Face")->required();
   command.add_option("--model", options->model, "Model directory whose tokenizer goes with it (default: the run's)");
-  command.add_option("--dtype", options->dtype, "Number format of what is written")
+  command
+      .add_option(
+          "--dtype", options->dtype,
+          "Number format of what is written; float32 and float16 of a checkpoint are its fp32 masters, but with "
+          "LoRA, whose masters are the factors")
       ->check(CLI::IsMember({"bfloat16", "float16", "float32"}));
   command.add_flag("--verify", options->verify, "Read back what was written and compare weights and log-probabilities");
   command.add_option("--threads", options->threads, "Threads to compute with")->check(CLI::Range(1, 1024));

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <set>
+#include <span>
 
 #include "base/text.h"
 #include "envs/tools/output.h"
+#include "model/message_format.h"
 
 namespace tandem::rollout {
 namespace {
@@ -40,6 +42,41 @@ std::string content_at(const Json& message) {
     if (part.is_object()) text += text_at(part, "text");
   }
   return text;
+}
+
+// What an answer has of fields beyond those of `known`: pieces of a text are put together, lists and objects grow.
+void take_others(const Json& from, std::span<const std::string_view> known, Json& others) {
+  for (const auto& [key, value] : from.items()) {
+    if (value.is_null() || std::ranges::find(known, key) != known.end()) continue;
+    Json& now = others[key];
+    if (now.is_string() && value.is_string()) {
+      now = now.get_ref<const std::string&>() + value.get_ref<const std::string&>();
+    } else if (now.is_array() && value.is_array()) {
+      now.insert(now.end(), value.begin(), value.end());
+    } else if (now.is_object() && value.is_object()) {
+      take_others(value, {}, now);
+    } else {
+      now = value;
+    }
+  }
+}
+
+// What OpenAI's API has in answers; the rest is the server's own.
+constexpr std::string_view kOfMessage[] = {"role",    "content",     "tool_calls", "function_call",
+                                           "refusal", "annotations", "audio"};
+constexpr std::string_view kOfCall[] = {"index", "id", "type", "function"};
+
+std::string with_whole_characters(std::string_view text) {
+  SurrogateJoiner joiner;
+  auto whole = joiner.push(text);
+  return whole + joiner.finish();
+}
+
+void make_characters_whole(Json& value) {
+  if (value.is_string()) value = with_whole_characters(value.get_ref<const std::string&>());
+  if (value.is_structured()) {
+    for (auto& inner : value) make_characters_whole(inner);
+  }
 }
 
 // Two names are in use for the same thing.
@@ -79,7 +116,7 @@ std::string in_bounds(std::string_view words) {
 }
 
 Result<Json> read_object(std::string_view text) {
-  auto json = parse_json(text);
+  auto json = parse_json(mark_lone_surrogates(text));
   if (!json) return fail(Status::corrupt(fmt::format("the server's answer is not JSON: {}", json.error().message())));
   if (!json->is_object()) return fail(Status::corrupt("the server's answer is no JSON object"));
   if (const auto words = error_words(*json); !words.empty())
@@ -113,31 +150,48 @@ Status ChatAnswerReader::take(std::string_view data) {
   if (auto reason = text_at(*choice, "finish_reason"); !reason.empty()) answer_.finish_reason = std::move(reason);
   const Json* delta = object_at(*choice, "delta");
   if (delta == nullptr) return {};
-  answer_.content += content_at(*delta);
-  answer_.reasoning += reasoning_at(*delta);
+  answer_.content += content_.push(content_at(*delta));
+  answer_.reasoning += reasoning_.push(reasoning_at(*delta));
+  answer_.refusal += text_at(*delta, "refusal");
+  take_others(*delta, kOfMessage, answer_.others);
   const auto calls = delta->find("tool_calls");
   if (calls == delta->end() || calls->is_null()) return {};
   return take_calls(*calls);
 }
 
 // A call begins with its id and name; its arguments follow in pieces that bear its index. Servers that leave the index
-// out send calls whole.
+// out, or give all calls the same, send calls whole.
 Status ChatAnswerReader::take_calls(const Json& deltas) {
   if (!deltas.is_array()) return Status::corrupt("\"tool_calls\" of the server's answer is no list");
   for (const auto& delta : deltas) {
     if (!delta.is_object()) return Status::corrupt("\"tool_calls\" of the server's answer has no objects");
     auto& calls = answer_.calls;
     const auto id = text_at(delta, "id");
-    const bool goes_on = !calls.empty() && (id.empty() || id == calls.back().id);
-    const size_t index = count_at(delta, "index").value_or(goes_on ? calls.size() - 1 : calls.size());
-    if (index >= kMostChatCalls)
-      return Status::corrupt(fmt::format("the server's answer has more than {} calls", kMostChatCalls));
-    if (calls.size() <= index) calls.resize(index + 1);
-    if (!id.empty()) calls[index].id = id;
-    if (const Json* function = object_at(delta, "function")) {
-      if (const auto name = text_at(*function, "name"); calls[index].name.empty()) calls[index].name = name;
-      calls[index].arguments += arguments_at(*function);
+    const Json* function = object_at(delta, "function");
+    const auto name = function != nullptr ? text_at(*function, "name") : "";
+    const auto too_many = Status::corrupt(fmt::format("the server's answer has more than {} calls", kMostChatCalls));
+    size_t at = calls.empty() ? 0 : calls.size() - 1;
+    if (const auto index = count_at(delta, "index")) {
+      if (*index >= kMostChatCalls) return too_many;
+      for (; call_at_.size() <= *index; calls.emplace_back()) call_at_.push_back(calls.size());
+      const auto& known = calls[call_at_[*index]];
+      const bool is_other = !id.empty() && !known.id.empty() && id != known.id && !name.empty();
+      if (is_other && parse_json(known.arguments.empty() ? "{}" : known.arguments)) {
+        call_at_[*index] = calls.size();
+        calls.emplace_back();
+      }
+      at = call_at_[*index];
+    } else if (calls.empty() || (!id.empty() && id != calls.back().id)) {
+      at = calls.size();
+      calls.emplace_back();
     }
+    if (calls.size() > kMostChatCalls) return too_many;
+    arguments_.resize(calls.size());
+    auto& call = calls[at];
+    if (!id.empty()) call.id = id;
+    if (call.name.empty()) call.name = name;
+    if (function != nullptr) call.arguments += arguments_[at].push(arguments_at(*function));
+    take_others(delta, kOfCall, call.others);
   }
   return {};
 }
@@ -145,6 +199,16 @@ Status ChatAnswerReader::take_calls(const Json& deltas) {
 Result<ChatAnswer> ChatAnswerReader::finish() && {
   if (!done_ && answer_.finish_reason.empty())
     return fail(Status::corrupt("the server's answer broke off before its end"));
+  answer_.content += content_.finish();
+  answer_.reasoning += reasoning_.finish();
+  for (size_t i = 0; i < answer_.calls.size(); ++i) {
+    answer_.calls[i].arguments += arguments_[i].finish();
+    make_characters_whole(answer_.calls[i].others);
+  }
+  make_characters_whole(answer_.others);
+  const bool is_empty = answer_.content.empty() && answer_.reasoning.empty() && answer_.refusal.empty();
+  if (is_empty && answer_.calls.empty() && answer_.finish_reason.empty())
+    return fail(Status::corrupt("the server's answer is empty"));
   return std::move(answer_);
 }
 
@@ -153,11 +217,14 @@ Result<ChatAnswer> read_chat_answer(std::string_view body) {
   const Json* choice = TRY(first_choice(answer));
   const Json* message = choice == nullptr ? nullptr : object_at(*choice, "message");
   if (message == nullptr) return fail(Status::corrupt("the server's answer has no message"));
-  ChatAnswer read{.content = content_at(*message),
-                  .reasoning = reasoning_at(*message),
+  ChatAnswer read{.content = with_whole_characters(content_at(*message)),
+                  .reasoning = with_whole_characters(reasoning_at(*message)),
                   .finish_reason = text_at(*choice, "finish_reason"),
-                  .model = text_at(answer, "model")};
+                  .model = text_at(answer, "model"),
+                  .refusal = with_whole_characters(text_at(*message, "refusal"))};
   read_use(answer, read.use);
+  take_others(*message, kOfMessage, read.others);
+  make_characters_whole(read.others);
   const auto calls = message->find("tool_calls");
   if (calls == message->end() || calls->is_null()) return read;
   if (!calls->is_array()) return fail(Status::corrupt("\"tool_calls\" of the server's answer is no list"));
@@ -166,7 +233,12 @@ Result<ChatAnswer> read_chat_answer(std::string_view body) {
   for (const auto& call : *calls) {
     const Json* function = call.is_object() ? object_at(call, "function") : nullptr;
     if (function == nullptr) return fail(Status::corrupt("a call of the server's answer has no function"));
-    read.calls.push_back({text_at(call, "id"), text_at(*function, "name"), arguments_at(*function)});
+    auto& taken = read.calls.emplace_back();
+    taken.id = text_at(call, "id");
+    taken.name = text_at(*function, "name");
+    taken.arguments = with_whole_characters(arguments_at(*function));
+    take_others(call, kOfCall, taken.others);
+    make_characters_whole(taken.others);
   }
   return read;
 }
@@ -208,14 +280,41 @@ void put_calls(const ChatAnswer& answer, int turn, AgentTurn& out) {
   }
 }
 
+bool take_calls_of_text(const Json& tools, ChatAnswer& answer) {
+  if (!answer.calls.empty() || trim(answer.content).empty() || !tools.is_array() || tools.empty()) return false;
+  const auto is_offered = [&](const model::ToolCall& call) {
+    return std::ranges::any_of(tools, [&](const Json& tool) {
+      const Json* function = tool.is_object() ? object_at(tool, "function") : nullptr;
+      return function != nullptr && text_at(*function, "name") == call.name;
+    });
+  };
+  for (const auto dialect : model::kToolDialects) {
+    const auto message = model::parse_message({.dialect = dialect, .reads_tools = true}, answer.content, tools);
+    if (message.calls.empty() || !message.errors.empty() || !std::ranges::all_of(message.calls, is_offered)) continue;
+    if (answer.reasoning.empty()) answer.reasoning = message.reasoning;
+    answer.content = message.content;
+    for (const auto& call : message.calls) {
+      auto& taken = answer.calls.emplace_back();
+      taken.id = call.id;
+      taken.name = call.name;
+      taken.arguments = dump_json(call.arguments);
+    }
+    return true;
+  }
+  return false;
+}
+
 Json message_of(const ChatAnswer& answer, const AgentTurn& turn) {
   Json message = {{"role", "assistant"}, {"content", answer.content}};
+  message.update(answer.others);
   for (size_t i = 0; i < turn.calls.size(); ++i) {
     // Servers read the arguments of former calls again; those that were no JSON are in the error that answers them.
-    message["tool_calls"].push_back(
-        {{"id", turn.call_ids[i]},
-         {"type", "function"},
-         {"function", {{"name", turn.calls[i].call.name}, {"arguments", dump_json(turn.calls[i].call.arguments)}}}});
+    Json call = {
+        {"id", turn.call_ids[i]},
+        {"type", "function"},
+        {"function", {{"name", turn.calls[i].call.name}, {"arguments", dump_json(turn.calls[i].call.arguments)}}}};
+    if (i < answer.calls.size()) call.update(answer.calls[i].others);
+    message["tool_calls"].push_back(std::move(call));
   }
   return message;
 }

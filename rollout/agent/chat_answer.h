@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/lone_surrogates.h"
 #include "rollout/agent/agent_model.h"
 
 namespace tandem::rollout {
@@ -17,12 +18,16 @@ inline constexpr size_t kMostChatCalls = 128;  // of one answer
 
 struct ChatCall {
   std::string id, name;
-  std::string arguments;  // as the model wrote them: JSON, it is hoped
+  std::string arguments;         // as the model wrote them: JSON, it is hoped
+  Json others = Json::object();  // fields that only the server knows
 };
 
 struct ChatAnswer {
   std::string content, reasoning, finish_reason, model;
+  std::string refusal;  // the model's words where it will not answer
   std::vector<ChatCall> calls;
+  // Fields of the message that only the server knows, reasoning among them: it wants them back with the message.
+  Json others = Json::object();
   TokenUse use;
 };
 
@@ -30,14 +35,18 @@ struct ChatAnswer {
 class ChatAnswerReader {
  public:
   // The data of one event. kCorrupt for what is no chunk, kUnavailable, with its words, for an error of the server's.
+  // Characters that are cut in two by the end of an event are put together.
   Status take(std::string_view data);
   const std::string& content() const { return answer_.content; }
-  // The answer; kCorrupt where the stream broke off before the end of it.
+  // The answer; kCorrupt where the stream broke off before the end of it, or nothing came.
   Result<ChatAnswer> finish() &&;
 
  private:
   Status take_calls(const Json& deltas);
   ChatAnswer answer_;
+  std::vector<size_t> call_at_;  // by index of the stream: which call it is of by now
+  SurrogateJoiner content_, reasoning_;
+  std::vector<SurrogateJoiner> arguments_;  // of each call
   bool done_ = false;
 };
 
@@ -51,7 +60,11 @@ std::string words_of_error(int status, std::string_view body);
 // missing or double.
 void put_calls(const ChatAnswer& answer, int turn, AgentTurn& out);
 
-// The message that stands for the answer in the requests that follow.
+// Makes calls of what an answer without calls says in its text, as servers hand it on that do not know how their model
+// writes calls: where one of the dialects reads calls of the `tools` there, and nothing that is malformed.
+bool take_calls_of_text(const Json& tools, ChatAnswer& answer);
+
+// The message that stands for the answer in the requests that follow, with the fields that only the server knows.
 Json message_of(const ChatAnswer& answer, const AgentTurn& turn);
 
 }  // namespace tandem::rollout

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <mutex>
 
@@ -87,7 +88,11 @@ Result<AgentTurn> EndpointModel::turn(std::span<const envs::ToolOutcome> replies
       if (!turn.cut_by.empty()) return turn;
     }
   }
-  return read(TRY(next_answer(listener, stop)), std::move(turn));
+  ChatAnswer answer = TRY(next_answer(listener, stop));
+  gave_calls_ = gave_calls_ || !answer.calls.empty();
+  if (!gave_calls_ && take_calls_of_text(tools_, answer) && !std::exchange(calls_in_text_, true) && listener.trouble)
+    listener.trouble("the server hands calls on as text: they are read from there");
+  return read(answer, std::move(turn));
 }
 
 Status EndpointModel::compact(AgentTurn& turn, const TurnListener& listener, const std::stop_token& stop) {
@@ -189,7 +194,28 @@ bool EndpointModel::leave_out_what_is_refused(const std::string& words) {
   return (streams_ && refused(asks_for_use_, "stream_options")) || refused(parallel_, "parallel_tool_calls") ||
          (settings_.max_tokens && words.find("max_completion_tokens") != std::string::npos &&
           refused(old_limit_, "max_tokens")) ||
-         refused(streams_, "stream");
+         refused(streams_, "stream") || forget_fields(words);
+}
+
+bool EndpointModel::forget_fields(const std::string& words) {
+  bool any = false;
+  const auto forget = [&](Json& object, std::initializer_list<const char*> kept) {
+    std::vector<std::string> named;
+    for (const auto& [key, value] : object.items()) {
+      if (std::ranges::find(kept, key) == kept.end() && words.find(key) != std::string::npos) named.push_back(key);
+    }
+    for (const auto& key : named) {
+      object.erase(key);
+      refused_fields_.insert(key);
+      any = true;
+    }
+  };
+  for (auto& message : messages_) {
+    forget(message, {"role", "content", "tool_calls", "tool_call_id"});
+    if (!message.contains("tool_calls")) continue;
+    for (auto& call : message["tool_calls"]) forget(call, {"id", "type", "function"});
+  }
+  return any;
 }
 
 Status EndpointModel::refused(int status, const std::string& body, wire::AttemptFailed& failure) const {
@@ -222,9 +248,18 @@ AgentTurn EndpointModel::read(const ChatAnswer& answer, AgentTurn turn) {
   if (turn.use.completion) *turn.use.completion += of_summary;
   if (answer.finish_reason == "length") turn.cut_by = "the server's or its own limit of tokens";
   if (answer.finish_reason == "content_filter") turn.cut_by = "the server's content filter";
+  if (!answer.refusal.empty()) {
+    turn.cut_by = "a refusal of the model's";
+    if (turn.text.empty()) turn.text = answer.refusal;
+  }
   put_calls(answer, turns_, turn);
   call_ids_ = turn.call_ids;
   messages_.push_back(message_of(answer, turn));
+  for (const auto& field : refused_fields_) {
+    messages_.back().erase(field);
+    if (!messages_.back().contains("tool_calls")) continue;
+    for (auto& call : messages_.back()["tool_calls"]) call.erase(field);
+  }
   return turn;
 }
 

@@ -5,6 +5,8 @@
 // else: it is taken out of their words, too.
 #pragma once
 
+#include <set>
+
 #include "base/clock.h"
 #include "envs/episodes/profile.h"
 #include "rollout/agent/agent_model.h"
@@ -58,6 +60,8 @@ class EndpointModel final : public AgentModel {
                          wire::AttemptFailed& failure);
   Status refused(int status, const std::string& body, wire::AttemptFailed& failure) const;
   bool leave_out_what_is_refused(const std::string& words);
+  // Fields of the server's own messages that it does not take back.
+  bool forget_fields(const std::string& words);
   std::string without_key(std::string text) const;
   AgentTurn read(const ChatAnswer& answer, AgentTurn turn);
 
@@ -71,6 +75,8 @@ class EndpointModel final : public AgentModel {
   uint32_t compactions_ = 0;
   std::optional<uint64_t> tokens_;  // of the conversation, as the last answer told
   bool streams_ = true, asks_for_use_ = true, parallel_ = true, old_limit_ = true;
+  std::set<std::string> refused_fields_;  // of its own messages
+  bool gave_calls_ = false, calls_in_text_ = false;
 };
 
 }  // namespace tandem::rollout

@@ -1,6 +1,8 @@
 // `tandem export`: what is written is what was trained, whole or not at all.
+#include <cstring>
 #include <fstream>
 
+#include "model/safetensors.h"
 #include "tests/cli/run_fixture.h"
 
 namespace tandem {
@@ -46,8 +48,23 @@ TEST_F(Export, in_any_format_has_the_same_numbers) {
   EXPECT_EQ(json(single / "config.json")["torch_dtype"], "float32");
   ASSERT_EQ(tandem({"export", single, back, "--verify"}), 0) << text(output());
   EXPECT_EQ(weights_of(back), weights_of(run_dir() / "export"));
+  // The masters, and not what they were rounded to.
+  const auto masters = model::Safetensors::open(single);
+  ASSERT_TRUE(masters) << masters.error().to_string();
+  size_t finer = 0, numbers = 0;
+  for (const auto& [name, tensor] : masters->tensors()) {
+    for (size_t i = 0; i + 4 <= tensor.bytes.size(); i += 4, ++numbers) {
+      uint32_t bits = 0;
+      std::memcpy(&bits, tensor.bytes.data() + i, sizeof bits);
+      finer += (bits & 0xffff) != 0;
+    }
+  }
+  EXPECT_GT(finer, numbers / 10);
   ASSERT_EQ(tandem({"export", run_dir(), half, "--dtype", "float16", "--verify", "--json"}), 0) << text(output());
   EXPECT_EQ(json(half / "config.json")["torch_dtype"], "float16");
+  EXPECT_GT(json(output())["rounded"].get<int>(), 0);
+  const fs::path of_bf16 = root() / "of-bf16";
+  ASSERT_EQ(tandem({"export", run_dir() / "export", of_bf16, "--dtype", "float16", "--json"}), 0) << text(output());
   EXPECT_LT(json(output())["rounded"].get<int>(), json(output())["parameters"].get<int>() / 10);
   EXPECT_EQ(tandem({"export", run_dir(), root() / "never", "--dtype", "int4"}), 2);
 }

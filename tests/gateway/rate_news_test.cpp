@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "wire/header_values.h"
+
 namespace tandem::gateway {
 namespace {
 
@@ -48,14 +50,14 @@ TEST(RateNews, what_is_malformed_counts_for_nothing) {
 }
 
 TEST(RateNews, retry_after) {
-  EXPECT_EQ(retry_after_of({{"retry-after", "7"}}, 0), 7s);
-  EXPECT_EQ(retry_after_of({{"retry-after", "1.5"}}, 0), 1500ms);
-  EXPECT_EQ(retry_after_of({{"retry-after", "7"}, {"retry-after-ms", "250"}}, 0), 250ms);
-  EXPECT_EQ(retry_after_of({{"retry-after", "Thu, 01 Jan 1970 00:02:00 GMT"}}, 100), 20s);
-  EXPECT_EQ(retry_after_of({{"retry-after", "Thu, 01 Jan 1970 00:02:00 GMT"}}, 200), 0s) << "it has passed";
-  EXPECT_EQ(retry_after_of({{"retry-after", "1000000"}}, 0), 1h);
-  EXPECT_FALSE(retry_after_of({{"retry-after", "later"}}, 0));
-  EXPECT_FALSE(retry_after_of(Headers{}, 0));
+  EXPECT_EQ(wire::retry_after_of({{"retry-after", "7"}}, 0), 7s);
+  EXPECT_EQ(wire::retry_after_of({{"retry-after", "1.5"}}, 0), 1500ms);
+  EXPECT_EQ(wire::retry_after_of({{"retry-after", "7"}, {"retry-after-ms", "250"}}, 0), 250ms);
+  EXPECT_EQ(wire::retry_after_of({{"retry-after", "Thu, 01 Jan 1970 00:02:00 GMT"}}, 100), 20s);
+  EXPECT_EQ(wire::retry_after_of({{"retry-after", "Thu, 01 Jan 1970 00:02:00 GMT"}}, 200), 0s) << "it has passed";
+  EXPECT_EQ(wire::retry_after_of({{"retry-after", "1000000"}}, 0), 1h);
+  EXPECT_FALSE(wire::retry_after_of({{"retry-after", "later"}}, 0));
+  EXPECT_FALSE(wire::retry_after_of(Headers{}, 0));
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 blocks.gguf      one tensor of random blocks for each format; blocks.safetensors: the floats that they stand for
 tiny-llama.gguf  a llama of two layers with F32 and F16 weights, its query and key rows interleaved as llama.cpp's converter
                  does it; tiny-llama.safetensors: the weights it was made from, in the hub's layout
+tiny-llama31.gguf  a llama of one layer with the RoPE of Llama 3.1 as factors, a token that ends turns, and tokens before
+                 and behind each text
 """
 import pathlib
 
@@ -88,6 +90,30 @@ def tiny_llama():
     save_file(expected, OUT / "tiny-llama.safetensors")
 
 
+def tiny_llama31():
+    """As llama.cpp's converter writes such a model: the factors of the frequencies are a tensor, their settings are not said."""
+    width, heads, size, mlp, theta = 32, 2, 16, 32, 500000.0
+    chars = [chr(c) for c in range(33, 127)] + [chr(c) for c in range(161, 173)] + [chr(c) for c in range(174, 256)]
+    tokens = ["<|begin|>", "<|end|>", "<|eot|>"] + chars + [chr(256 + i) for i in range(256 - len(chars))] + ["he"]
+    w = gguf.GGUFWriter(OUT / "tiny-llama31.gguf", "llama")
+    w.add_block_count(1), w.add_context_length(65536), w.add_embedding_length(width), w.add_feed_forward_length(mlp)
+    w.add_head_count(heads), w.add_head_count_kv(heads), w.add_rope_freq_base(theta), w.add_layer_norm_rms_eps(1e-5)
+    w.add_rope_dimension_count(size), w.add_vocab_size(len(tokens))
+    w.add_tokenizer_model("gpt2"), w.add_tokenizer_pre("llama-bpe"), w.add_token_list(tokens), w.add_token_merges(["h e"])
+    w.add_token_types([3, 3, 3] + [1] * (len(tokens) - 3)), w.add_bos_token_id(0), w.add_eos_token_id(1), w.add_eot_token_id(2)
+    w.add_add_bos_token(True), w.add_add_eos_token(True)
+    wavelengths = 2 * np.pi * theta ** (np.arange(0, size, 2) / size)
+    smooth = (8192 / wavelengths - 1) / (4 - 1)
+    factors = np.where(wavelengths < 8192 / 4, 1, np.where(wavelengths > 8192, 8, 1 / ((1 - smooth) / 8 + smooth)))
+    w.add_tensor("rope_freqs.weight", factors.astype(np.float32))
+    for name, shape in [("token_embd", (len(tokens), width)), ("blk.0.attn_norm", (width,)), ("blk.0.attn_q", (width, width)), ("blk.0.attn_k", (width, width)),
+                        ("blk.0.attn_v", (width, width)), ("blk.0.attn_output", (width, width)), ("blk.0.ffn_norm", (width,)), ("blk.0.ffn_gate", (mlp, width)),
+                        ("blk.0.ffn_up", (mlp, width)), ("blk.0.ffn_down", (width, mlp)), ("output_norm", (width,))]:
+        w.add_tensor(name + ".weight", rng.standard_normal(shape, dtype=np.float32).astype(np.float16 if len(shape) > 1 else np.float32))
+    w.write_header_to_file(), w.write_kv_data_to_file(), w.write_tensors_to_file(), w.close()
+
+
 OUT.mkdir(exist_ok=True)
 blocks()
 tiny_llama()
+tiny_llama31()

@@ -8,6 +8,7 @@
 #include "base/random.h"
 #include "model/gguf_import.h"
 #include "model/safetensors.h"
+#include "model/tokenizer.h"
 
 namespace tandem::model {
 namespace {
@@ -77,6 +78,35 @@ TEST_F(GgufTest, an_imported_llama_has_the_weights_that_it_was_converted_from) {
   const auto tokenizer = parse_json(*read_file(folder_ / "tokenizer_config.json"));
   EXPECT_EQ((*tokenizer)["chat_template"], "{% for m in messages %}<|user|>{{ m.content }}{% endfor %}");
   EXPECT_EQ((*tokenizer)["eos_token"], "<|end|>");
+}
+
+TEST_F(GgufTest, the_rope_of_llama_3_is_read_from_its_factors_and_tokens_around_texts_are_kept) {
+  const auto summary = import_gguf(kGgufGolden / "tiny-llama31.gguf", folder_);
+  ASSERT_TRUE(summary) << summary.error().to_string();
+  const auto config = read_config(folder_);
+  ASSERT_TRUE(config) << config.error().to_string();
+  const RopeConfig llama31{.kind = RopeKind::kLlama3, .theta = 500000, .factor = 8, .original_max_positions = 8192};
+  EXPECT_EQ(config->rope, llama31);
+  EXPECT_EQ(config->eos_tokens, (std::vector<TokenId>{1, 2}));
+  const auto tokenizer = Tokenizer::load(folder_);
+  ASSERT_TRUE(tokenizer) << tokenizer.error().to_string();
+  const auto ids = tokenizer->encode("a", AddSpecial::kYes);
+  ASSERT_TRUE(ids);
+  EXPECT_EQ(*ids, (std::vector<TokenId>{0, *tokenizer->find("a"), 1}));
+
+  // Factors that no such setting gives: the last is half of what it was.
+  std::string bytes = *read_file(kGgufGolden / "tiny-llama31.gguf");
+  const auto gguf = Gguf::open(kGgufGolden / "tiny-llama31.gguf");
+  ASSERT_TRUE(gguf);
+  const auto factors = gguf->tensors().at("rope_freqs.weight").bytes;
+  const size_t at = bytes.find(std::string_view(reinterpret_cast<const char*>(factors.data()), factors.size()));
+  ASSERT_NE(at, std::string::npos);
+  const float half = 4;
+  std::memcpy(bytes.data() + at + factors.size() - sizeof half, &half, sizeof half);
+  ASSERT_TRUE(write_file(folder_ / "x.gguf", bytes));
+  const auto refused = import_gguf(folder_ / "x.gguf", folder_ / "out");
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message().find("rope_freqs.weight"), std::string::npos) << refused.error().message();
 }
 
 // Replaces the first occurrence of `from`, of the same length.

@@ -64,6 +64,93 @@ TEST(ChatAnswer, calls_without_an_index_are_told_apart_by_their_ids) {
   EXPECT_EQ(answer->calls[1].arguments, "{}");
 }
 
+TEST(ChatAnswer, calls_of_one_index_are_told_apart_by_their_ids_where_the_first_is_whole) {
+  const auto answer = read_stream({part(0, "a1", "read_file", R"({"target_file":"a"})"), part(0, "a2", "grep", "{\"p"),
+                                   part(0, nullptr, nullptr, "\":1}"), part(1, "a3", "glob", "{}"),
+                                   delta(Json::object(), "tool_calls")});
+  ASSERT_TRUE(answer) << answer.error().message();
+  ASSERT_EQ(answer->calls.size(), 3u);
+  EXPECT_EQ(answer->calls[0].arguments, R"({"target_file":"a"})");
+  EXPECT_EQ(answer->calls[1].name, "grep");
+  EXPECT_EQ(answer->calls[1].arguments, R"({"p":1})");
+  EXPECT_EQ(answer->calls[2].name, "glob");
+  // A server that names each piece anew: the first is not whole, so all are one call.
+  const auto renamed =
+      read_stream({part(0, "x1", "grep", "{\"a"), part(0, "x2", "grep", "\":1}"), delta(Json::object(), "tool_calls")});
+  ASSERT_TRUE(renamed);
+  ASSERT_EQ(renamed->calls.size(), 1u);
+  EXPECT_EQ(renamed->calls[0].arguments, R"({"a":1})");
+}
+
+TEST(ChatAnswer, fields_of_the_server_alone_go_back_as_they_came) {
+  const Json signature = {{"google", {{"thought_signature", "c2ln"}}}};
+  Json call = {{"index", 0}, {"id", "c1"}, {"type", "function"}, {"extra_content", signature}};
+  call["function"] = {{"name", "grep"}, {"arguments", "{}"}};
+  const auto answer = read_stream({delta({{"role", "assistant"}, {"content", nullptr}, {"reasoning_content", "Let "}}),
+                                   delta({{"reasoning_content", "me."}, {"details", {1}}}),
+                                   delta({{"tool_calls", {call}}, {"details", {2}}, {"refusal", nullptr}}),
+                                   delta(Json::object(), "tool_calls")});
+  ASSERT_TRUE(answer) << answer.error().message();
+  AgentTurn turn;
+  put_calls(*answer, 1, turn);
+  const Json message = message_of(*answer, turn);
+  EXPECT_EQ(message["reasoning_content"], "Let me.");
+  EXPECT_EQ(message["details"], Json({1, 2}));
+  EXPECT_EQ(message["tool_calls"][0]["extra_content"], signature);
+  EXPECT_FALSE(message.contains("refusal"));
+  call.erase("index");
+  const Json whole = {
+      {"choices",
+       {{{"finish_reason", "tool_calls"},
+         {"message", {{"role", "assistant"}, {"reasoning_content", "Let me."}, {"tool_calls", {call}}}}}}}};
+  const auto read = read_chat_answer(dump_json(whole));
+  ASSERT_TRUE(read) << read.error().message();
+  EXPECT_EQ(read->others["reasoning_content"], "Let me.");
+  EXPECT_EQ(read->calls.at(0).others["extra_content"], signature);
+}
+
+TEST(ChatAnswer, characters_that_are_cut_by_the_end_of_an_event_are_put_together) {
+  const auto event = [](const char* content) {
+    return fmt::format(R"({{"choices":[{{"index":0,"delta":{{"content":"{}"}}}}]}})", content);
+  };
+  ChatAnswerReader reader;
+  ASSERT_TRUE(reader.take(event(R"(a\ud83c)")));
+  EXPECT_EQ(reader.content(), "a") << "half a character is not shown";
+  ASSERT_TRUE(reader.take(event(R"(\udf89 b \\ud83c \udf89)")));
+  ASSERT_TRUE(reader.take(event(R"(\ud83c)")));
+  ASSERT_TRUE(reader.take("[DONE]"));
+  const auto answer = std::move(reader).finish();
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->content, "a\xf0\x9f\x8e\x89 b \\ud83c \xef\xbf\xbd\xef\xbf\xbd");
+}
+
+TEST(ChatAnswer, calls_that_a_server_left_in_the_text_are_read_from_there) {
+  const Json tools = {{{"type", "function"}, {"function", {{"name", "grep"}, {"parameters", Json::object()}}}}};
+  ChatAnswer hermes{.content =
+                        "<think>where</think>I look.\n<tool_call>\n{\"name\": \"grep\", \"arguments\": {\"a\": 1}}\n"
+                        "</tool_call>"};
+  ASSERT_TRUE(take_calls_of_text(tools, hermes));
+  EXPECT_EQ(hermes.content, "I look.");
+  EXPECT_EQ(hermes.reasoning, "where");
+  ASSERT_EQ(hermes.calls.size(), 1u);
+  EXPECT_EQ(hermes.calls[0].arguments, R"({"a":1})");
+  ChatAnswer mistral{.content = R"([TOOL_CALLS][{"name": "grep", "arguments": {}}])"};
+  EXPECT_TRUE(take_calls_of_text(tools, mistral));
+  for (const char* text : {"", "no call", R"(<tool_call>{"name": "rm", "arguments": {}}</tool_call>)",
+                           R"(<tool_call>{"name": "grep", "arguments": </tool_call>)"}) {
+    ChatAnswer none{.content = text};
+    EXPECT_FALSE(take_calls_of_text(tools, none)) << text;
+    EXPECT_EQ(none.content, text);
+  }
+}
+
+TEST(ChatAnswer, an_empty_stream_is_damaged_and_a_refusal_is_told) {
+  EXPECT_EQ(read_stream({"[DONE]"}).error().code(), Code::kCorrupt);
+  const auto refusal = read_stream({delta({{"refusal", "I will "}}), delta({{"refusal", "not."}}, "stop")});
+  ASSERT_TRUE(refusal);
+  EXPECT_EQ(refusal->refusal, "I will not.");
+}
+
 TEST(ChatAnswer, a_stream_that_breaks_off_and_what_is_no_chunk_is_damaged_and_an_error_is_the_servers) {
   EXPECT_EQ(read_stream({delta({{"content", "half"}})}).error().code(), Code::kCorrupt);
   EXPECT_EQ(read_stream({"{"}).error().code(), Code::kCorrupt);

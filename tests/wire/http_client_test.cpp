@@ -28,6 +28,9 @@ class HttpClientTest : public testing::Test {
   HttpClientTest() : server_(*HttpServer::listen("127.0.0.1", 0, {.body_bytes = 1 << 20})) {
     handler_.answer = [this](const HttpRequest& request, const HttpReply& reply) {
       ++requests_;
+      if (request.path == "/busy-a-while") return reply({429, {{"Retry-After", "2.5"}}, "wait"});
+      if (request.path == "/busy-for-a-moment")
+        return reply({429, {{"Retry-After", "9"}, {"retry-after-ms", "300"}}, "wait"});
       if (request.path == "/busy") return reply({429, {{"Retry-After", "7"}}, "wait"});
       if (request.path == "/moved") return reply({307, {{"Location", "/"}}, ""});
       if (request.path == "/cut") return;
@@ -113,6 +116,8 @@ TEST_F(HttpClientTest, a_request_gets_its_answer_with_status_type_and_body) {
 
 TEST_F(HttpClientTest, a_pause_that_is_asked_for_is_told_and_redirects_are_not_followed) {
   EXPECT_EQ(post(to("/busy"))->retry_after, Duration(7s));
+  EXPECT_EQ(post(to("/busy-a-while"))->retry_after, Duration(2500ms));
+  EXPECT_EQ(post(to("/busy-for-a-moment"))->retry_after, Duration(300ms));
   EXPECT_EQ(body_, "wait");
   EXPECT_EQ(post(to("/moved"))->status, 307);
   EXPECT_EQ(requests_, 2);

@@ -338,8 +338,11 @@ class Learner {
 // Returns the `progress` that was saved with a checkpoint; null where none was.
 Result<Json> checkpoint_progress(const fs::path& folder);
 
-// The weights of a checkpoint that `Learner::save` wrote, not packed. kCorrupt where a digest differs.
-Result<model::Weights> checkpoint_weights(const fs::path& folder);
+// The weights of a checkpoint that `Learner::save` wrote, not packed: those that were trained with, in bf16; as floats
+// the masters that they were rounded from, but with LoRA, whose masters are the factors, the same numbers. kCorrupt
+// where a digest differs.
+Result<model::Weights> checkpoint_weights(const fs::path& folder,
+                                          model::WeightFormat format = model::WeightFormat::kBf16);
 
 // The factors of one that learned with LoRA; nothing of others.
 Result<std::optional<model::Adapter>> checkpoint_adapter(const fs::path& folder);

@@ -239,19 +239,30 @@ Result<Json> checkpoint_progress(const fs::path& folder) {
   return state.value("progress", Json());
 }
 
-Result<model::Weights> checkpoint_weights(const fs::path& folder) {
+Result<model::Weights> checkpoint_weights(const fs::path& folder, model::WeightFormat format) {
+  const bool floats = format == model::WeightFormat::kFloat32;
+  if (!floats && format != model::WeightFormat::kBf16)
+    return fail(Status::invalid("the weights of a checkpoint are read as bf16 or as floats"));
   const Json state = TRY(read_state(folder));
-  auto weights = TRY(model::Weights::create(TRY(model::config_from_json(state["config"])), false));
+  auto weights = TRY(model::Weights::create(TRY(model::config_from_json(state["config"])), false, format));
   const Slice slice = weights.slice();
+  Buffers buffers;
   if (state.contains("digests") && state["digests"].contains(slice.name)) {  // with LoRA
-    TRY(read_slice(folder, state, slice));
+    const Slice trained =
+        floats ? buffers.add({.name = slice.name, .elements = slice.elements(), .dtype = model::DType::kBF16}) : slice;
+    TRY(read_slice(folder, state, trained));
+    if (floats)
+      std::ranges::transform(trained.host<kernels::bf16>(), slice.host<float>().begin(),
+                             [](kernels::bf16 value) { return kernels::to_float(value); });
     return weights;
   }
-  Buffers buffers;
   const Slice masters = buffers.add({.name = kMasters, .elements = slice.elements()});
   TRY(read_slice(folder, state, masters));
-  std::ranges::transform(masters.host<float>(), slice.host<kernels::bf16>().begin(),
-                         [](float value) { return kernels::to_bf16(value); });
+  if (floats)
+    std::ranges::copy(masters.host<float>(), slice.host<float>().begin());
+  else
+    std::ranges::transform(masters.host<float>(), slice.host<kernels::bf16>().begin(),
+                           [](float value) { return kernels::to_bf16(value); });
   return weights;
 }
 
