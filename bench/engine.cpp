@@ -26,9 +26,10 @@ using rollout::TurnRequest;
 constexpr int kContext = 256;
 
 Result<Engine> make_engine(const std::shared_ptr<const model::Weights>& weights, const Settings& settings, int slots,
-                           int prefill_tokens) {
-  return Engine::create(weights, 0, settings.place(),
-                        {.slots = slots, .max_tokens = 1024, .prefill_tokens = prefill_tokens});
+                           int prefill_tokens, bool routes = false) {
+  return Engine::create(
+      weights, 0, settings.place(),
+      {.slots = slots, .max_tokens = 1024, .prefill_tokens = prefill_tokens, .record_routes = routes});
 }
 
 // Seconds to take in `count` prompts of 512 tokens, all different.
@@ -55,10 +56,12 @@ struct Decoding {
   uint64_t steps = 0;
 };
 
+enum class Routes : uint8_t { kNone, kRecorded };
+
 // Steps that sample one token for each of `count` sequences of about kContext tokens.
 Result<Decoding> decode(const std::shared_ptr<const model::Weights>& weights, const Settings& settings, int count,
-                        int group) {
-  auto engine = TRY(make_engine(weights, settings, count, 4096));
+                        int group, Routes routes = Routes::kNone) {
+  auto engine = TRY(make_engine(weights, settings, count, 4096, routes == Routes::kRecorded));
   for (int i = 0; i < count; ++i) {
     TRY(engine.add(i, random_tokens(i / group, kContext, weights->config().vocabulary),
                    TurnRequest{.max_new_tokens = 700, .seed = static_cast<uint64_t>(i)}));
@@ -103,8 +106,8 @@ Result<std::vector<Figure>> bench_engine(const Settings& settings) {
   // Two FLOP a weight, and two bytes, or in the layers little more than one.
   const double coded = model::is_quantised(settings.weights) ? 33.0 / 64 : 1;
   const double step_bytes = body_flops(config) * coded + head_flops(config);
-  const auto add_decode = [&](int count, int group, const char* how) -> Status {
-    const Decoding decoding = TRY(decode(weights, settings, count, group));
+  const auto add_decode = [&](int count, int group, const char* how, Routes routes = Routes::kNone) -> Status {
+    const Decoding decoding = TRY(decode(weights, settings, count, group, routes));
     const double by_flops = limits.flops / (body_flops(config) + head_flops(config));
     const double by_bytes = limits.bytes / step_bytes * count;
     const std::string name = fmt::format("decode {} at {}{}", count, kContext, how);
@@ -119,6 +122,9 @@ Result<std::vector<Figure>> bench_engine(const Settings& settings) {
   };
   for (const int count : {1, 16, 64}) TRY(add_decode(count, 1, ""));
   TRY(add_decode(64, 8, ", groups of 8"));
+  if (config.experts.count > 0) {
+    for (const int count : {1, 64}) TRY(add_decode(count, 1, ", routes recorded", Routes::kRecorded));
+  }
   // Two numbers are read for each token.
   for (const int count : {10, 10000}) {
     figures.push_back({fmt::format("prefix found among {} prompts", count), TRY(prefix_tokens(settings, count)) / 1e6,

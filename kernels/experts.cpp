@@ -28,6 +28,22 @@ Status check_ids(const char* operation, const int32_t* ids, int rows, int top_k,
   return {};
 }
 
+// Of rows that have some.
+Status check_given(const Route& r) {
+  for (int64_t row = 0; row < r.rows; ++row) {
+    const int32_t* const ids = r.given + row * r.top_k;
+    if (ids[0] == -1) continue;
+    for (int rank = 0; rank < r.top_k; ++rank) {
+      if (ids[rank] < 0 || ids[rank] >= r.experts || std::find(ids, ids + rank, ids[rank]) != ids + rank)
+        return Status::invalid(
+            fmt::format("route: row {} is given expert {} as number {}, expected {} of the {} there "
+                        "are, each once",
+                        row, ids[rank], rank, r.top_k, r.experts));
+    }
+  }
+  return {};
+}
+
 Status check_places(const char* operation, const int32_t* places, int rows, int top_k) {
   const int64_t pairs = static_cast<int64_t>(rows) * top_k;
   for (int64_t pair = 0; pair < pairs; ++pair) {
@@ -72,6 +88,7 @@ Status route(Stream& stream, const Route& r) {
                 "top_k is more than the chosen groups have")
           .that(r.scale > 0, "scale must be positive")
           .status);
+  if (r.given != nullptr) TRY(check_given(r));
   stream.operations().route(stream.threads(), r);
   return {};
 }

@@ -24,6 +24,8 @@ namespace tandem::kernels {
 // ties to the lowest (DeepSeek-AI 2024). The bias is for the choice alone: weight = scale * p, or scale * p / (sum of
 // the chosen p in order of rank) where `normalise` (of sigmoids, 1e-20 added). All fp32; sums over experts in 16 lanes
 // and a fixed tree.
+//
+// A row whose experts are `given` takes those in that order, and has the weights that a choice of them would have.
 enum class Score : uint8_t { kSoftmax, kSigmoid };
 struct Route {
   const float* logits = nullptr;  // [rows][experts]
@@ -35,8 +37,10 @@ struct Route {
   bool normalise = false;
   int rows = 0, experts = 0, top_k = 0;
   int groups = 1, top_k_groups = 1;  // equal parts of the experts, of two at least; more than one only with sigmoids
+  const int32_t* given = nullptr;    // [rows][top_k] or none; -1 first: the row chooses
+  uint8_t* changed = nullptr;        // [rows] or none: written where `given` is, 1 where the row would choose others
 };
-// kInvalid names the argument; `top_k` is 1 to the experts of the chosen groups.
+// kInvalid names the argument; `top_k` is 1 to the experts of the chosen groups. Given experts are distinct.
 Status route(Stream& stream, const Route& arguments);
 
 // Gradients reach the logits through the weights: softmax or sigmoid, and the division where `normalise`. The choice of

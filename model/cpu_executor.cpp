@@ -11,6 +11,7 @@
 #include "model/host_draw.h"
 #include "model/live_adapter.h"
 #include "model/plan_check.h"
+#include "model/routes.h"
 
 namespace tandem::model {
 
@@ -103,6 +104,8 @@ class CpuExecutor final : public Executor {
 
   Result<Ticket> submit(Plan plan) override {
     TRY(check_plan(plan, config().vocabulary, pool_.pages(), max_positions(), adapters_));
+    if (plan.routes && !route_shape(config()).any())
+      return fail(Status::invalid("a plan asks for routes, and the model has no experts"));
     for (const auto& [row, token] : plan.later) {
       const auto answer = answers_.find(token.ticket);
       if (answer == answers_.end() || static_cast<size_t>(token.draw) >= answer->second.draws.size())
@@ -115,7 +118,8 @@ class CpuExecutor final : public Executor {
     if (plan.before_flip && !before_) return fail(Status::invalid("the weights before the last flip are gone"));
     Answer answer;
     const auto start = std::chrono::steady_clock::now();
-    TRY(forward_.run(stream_, plan.before_flip ? *before_ : *weights_, pool_, plan.batch, adapted_rows(plan.batch)));
+    TRY(forward_.run(stream_, plan.before_flip ? *before_ : *weights_, pool_, plan.batch, adapted_rows(plan.batch),
+                     plan.routes ? &answer.routes : nullptr));
     answer.forward_seconds = seconds_since(start);
     const auto ran = std::chrono::steady_clock::now();
     TRY(draw(plan, answer));

@@ -89,6 +89,7 @@ struct Plan {
     int count = 0;  // at least 1
   };
   std::vector<Tops> tops;  // rows whose `count` likeliest next tokens are asked for with their logprobs
+  bool routes = false;     // the experts of all rows are asked for: kInvalid where the model has none
 };
 
 struct Answer {
@@ -96,6 +97,7 @@ struct Answer {
   std::vector<float> picks;
   std::vector<int32_t> likeliest;
   std::vector<std::vector<TokenLogprob>> tops;     // the likeliest first, ties by id
+  std::vector<uint8_t> routes;                     // a row for each of the batch (base/expert_routes.h)
   double forward_seconds = 0, sample_seconds = 0;  // of the device
 };
 

@@ -57,7 +57,7 @@ class Forward::Pass {
   virtual ~Pass() = default;
   virtual int max_positions() const = 0;
   virtual Status run(kernels::Stream& stream, const Weights& weights, KvPool& pool, const Batch& batch,
-                     std::span<const AdaptedRows> adapted) = 0;
+                     std::span<const AdaptedRows> adapted, std::vector<uint8_t>* routes) = 0;
   virtual Status head(std::span<const int> rows, const HeadOutputs& outputs, std::span<const kernels::TokenPick> picks,
                       std::span<float> logprobs) = 0;
 };
@@ -72,10 +72,13 @@ class Forward::InferenceOps final : public LayerOps<T>, public Pass {
 
   int max_positions() const override { return rotation_.max_positions(); }
   Status run(kernels::Stream& stream, const Weights& weights, KvPool& pool, const Batch& batch,
-             std::span<const AdaptedRows> adapted) override {
+             std::span<const AdaptedRows> adapted, std::vector<uint8_t>* routes) override {
     this->begin(stream, weights, adapted);
     pool_ = &pool;
     batch_ = &batch;
+    recorded_ = routes;
+    recorded_layers_ = 0;
+    if (recorded_ != nullptr) recorded_->assign(batch.tokens.size() * route_shape_.row_bytes(), 0);
     states_ = TRY(hidden_states(*this, weights.layout()));
     return {};
   }
@@ -152,6 +155,7 @@ class Forward::InferenceOps final : public LayerOps<T>, public Pass {
   }
   Result<Tensor> dispatch(const Tensor& x, int router, int router_bias) override {
     TRY(choose(*stream_, *weights_, router, router_bias, x, routes_));
+    if (recorded_ != nullptr) record_routes();
     Tensor out = tensor(kDispatched, x.columns, x.rows * routes_.top_k);
     TRY(send(*stream_, routes_, x, out));
     return out;
@@ -179,6 +183,18 @@ class Forward::InferenceOps final : public LayerOps<T>, public Pass {
     if (memory.size() < static_cast<size_t>(rows) * columns) memory.resize(static_cast<size_t>(rows) * columns);
     return {memory.data(), rows, columns, buffer};
   }
+  // Of the layer at hand.
+  void record_routes() {
+    const size_t layer = recorded_layers_++, top_k = route_shape_.top_k, width = route_shape_.row_bytes();
+    for (size_t row = 0; row < static_cast<size_t>(routes_.rows); ++row) {
+      const auto to = std::span(*recorded_).subspan(row * width, width);
+      for (size_t rank = 0; rank < top_k; ++rank)
+        route_shape_.set(to, layer * top_k + rank, static_cast<uint32_t>(routes_.ids[row * top_k + rank]));
+    }
+  }
+  const RouteShape route_shape_ = route_shape(config_);
+  std::vector<uint8_t>* recorded_ = nullptr;  // routes of the pass at hand
+  size_t recorded_layers_ = 0;
   std::array<std::vector<T>, kBuffers> buffers_;
   Tensor states_;  // of the last pass
   std::vector<kernels::BasicKeyValuePage<T>> pages_;
@@ -201,8 +217,8 @@ Forward::Forward(Forward&&) noexcept = default;
 int Forward::max_positions() const { return pass_->max_positions(); }
 
 Status Forward::run(kernels::Stream& stream, const Weights& weights, KvPool& pool, const Batch& batch,
-                    std::span<const AdaptedRows> adapted) {
-  return pass_->run(stream, weights, pool, batch, adapted);
+                    std::span<const AdaptedRows> adapted, std::vector<uint8_t>* routes) {
+  return pass_->run(stream, weights, pool, batch, adapted, routes);
 }
 
 Status Forward::head(std::span<const int> rows, const HeadOutputs& outputs, std::span<const kernels::TokenPick> picks,

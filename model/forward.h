@@ -47,9 +47,9 @@ class Forward {
   Forward(Forward&&) noexcept;
 
   // Writes the batch's keys and values into `pool`. `adapted`: rows that have an adapter beside the weights, none
-  // twice.
+  // twice. `routes`, where given, gets the experts of each row (base/expert_routes.h, of route_shape()).
   Status run(kernels::Stream& stream, const Weights& weights, KvPool& pool, const Batch& batch,
-             std::span<const AdaptedRows> adapted = {});
+             std::span<const AdaptedRows> adapted = {}, std::vector<uint8_t>* routes = nullptr);
 
   // The head of `rows` of the last pass, by its stream and weights. `outputs` has one entry for each of `rows`; `picks`
   // count them from 0.

@@ -6,7 +6,7 @@ namespace tandem::model {
 
 template <typename T>
 Status choose(kernels::Stream& stream, const Weights& weights, int router, int router_bias, const BasicTensor<T>& x,
-              Routes& routes) {
+              Routes& routes, std::span<const int32_t> given) {
   const ExpertsConfig& experts = weights.config().experts;
   routes.rows = x.rows;
   routes.experts = experts.count;
@@ -18,6 +18,9 @@ Status choose(kernels::Stream& stream, const Weights& weights, int router, int r
   routes.top_k_groups = experts.top_k_groups;
   if (router_bias >= 0) routes.bias = weights.split_values(router_bias);
   const size_t pairs = static_cast<size_t>(x.rows) * experts.top_k;
+  if (!given.empty() && given.size() != pairs)
+    return Status::internal("the experts that are given are not of these rows");
+  routes.changed.assign(given.empty() ? 0 : static_cast<size_t>(x.rows), 0);
   routes.logits.resize(static_cast<size_t>(x.rows) * experts.count);
   routes.weights.resize(pairs);
   routes.ids.resize(pairs);
@@ -42,13 +45,24 @@ Status choose(kernels::Stream& stream, const Weights& weights, int router, int r
                               .experts = experts.count,
                               .top_k = experts.top_k,
                               .groups = routes.groups,
-                              .top_k_groups = routes.top_k_groups}));
+                              .top_k_groups = routes.top_k_groups,
+                              .given = given.empty() ? nullptr : given.data(),
+                              .changed = given.empty() ? nullptr : routes.changed.data()}));
   return kernels::group_by_expert(stream, {.ids = routes.ids.data(),
                                            .offsets = routes.offsets.data(),
                                            .places = routes.places.data(),
                                            .rows = x.rows,
                                            .experts = experts.count,
                                            .top_k = experts.top_k});
+}
+
+RouteShape route_shape(const ModelConfig& config) {
+  RouteShape shape;
+  for (int layer = 0; layer < config.layers; ++layer) shape.layers += config.has_experts(layer) ? 1 : 0;
+  if (!shape.any()) return {};
+  shape.top_k = static_cast<uint32_t>(config.experts.top_k);
+  shape.experts = static_cast<uint32_t>(config.experts.count);
+  return shape;
 }
 
 template <typename T>
@@ -89,8 +103,10 @@ Status gather(kernels::Stream& stream, const Routes& routes, const BasicTensor<T
                                    .width = y.columns});
 }
 
-template Status choose(kernels::Stream&, const Weights&, int, int, const BasicTensor<kernels::bf16>&, Routes&);
-template Status choose(kernels::Stream&, const Weights&, int, int, const BasicTensor<float>&, Routes&);
+template Status choose(kernels::Stream&, const Weights&, int, int, const BasicTensor<kernels::bf16>&, Routes&,
+                       std::span<const int32_t>);
+template Status choose(kernels::Stream&, const Weights&, int, int, const BasicTensor<float>&, Routes&,
+                       std::span<const int32_t>);
 template Status send(kernels::Stream&, const Routes&, const BasicTensor<kernels::bf16>&,
                      const BasicTensor<kernels::bf16>&);
 template Status send(kernels::Stream&, const Routes&, const BasicTensor<float>&, const BasicTensor<float>&);

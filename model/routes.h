@@ -5,8 +5,10 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
+#include "base/expert_routes.h"
 #include "kernels/experts.h"
 #include "model/transformer.h"
 #include "model/weights.h"
@@ -21,12 +23,17 @@ struct Routes {
   int groups = 1, top_k_groups = 1;
   std::vector<float> logits, weights, bias;   // [rows][experts], [rows][top_k], [experts] or none
   std::vector<int32_t> ids, places, offsets;  // kernels/experts.h
+  std::vector<uint8_t> changed;  // [rows], where experts were given: 1 where the router would choose others
 };
 
-// The experts of the rows of x by the router of a layer.
+// The experts of the rows of x by the router of a layer; those that are `given` ([rows][top_k], -1 first where a row
+// has none; empty: none) are taken in place of the router's choice.
 template <typename T>
 Status choose(kernels::Stream& stream, const Weights& weights, int router, int router_bias, const BasicTensor<T>& x,
-              Routes& routes);
+              Routes& routes, std::span<const int32_t> given = {});
+
+// What a record of the model's routes looks like: layers 0 for a model without experts.
+RouteShape route_shape(const ModelConfig& config);
 
 // The rows of x into the places that were chosen: `out` is [rows * top_k][columns].
 template <typename T>

@@ -32,6 +32,7 @@ Episode::Episode(LeaseTerms lease, const Settings& settings, Time now)
       lease_(std::move(lease)),
       started_(now) {
   trajectory_ = {.key = lease_.key, .group = lease_.group, .numerics_id = settings.numerics_id};
+  trajectory_.routes.shape = settings.routes;
 }
 
 Episode::Episode(Handover handover, const Settings& settings, Time now)
@@ -59,6 +60,7 @@ Episode::Episode(Handover handover, const Settings& settings, Time now)
     server_ = handover.server;
   } else {
     trajectory_ = {.key = lease_.key, .group = lease_.group, .numerics_id = settings.numerics_id};
+    trajectory_.routes.shape = settings.routes;
   }
 }
 
@@ -238,7 +240,9 @@ void Episode::on(const TurnRefused& refused, Time now, Actions& actions) {
 }
 
 void Episode::on(const Sampled& sampled, Time, Actions&) {
-  if (waiting_ == Waiting::kTokens) trajectory_.append_sampled(sampled.token, sampled.logprob, sampled.version);
+  if (waiting_ != Waiting::kTokens) return;
+  trajectory_.append_sampled(sampled.token, sampled.logprob, sampled.version);
+  trajectory_.append_routes(sampled.routes_from, sampled.routes);
 }
 
 std::span<const int32_t> Episode::turn_tokens() const {

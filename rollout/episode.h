@@ -48,6 +48,7 @@ class Episode {
  public:
   struct Settings {
     std::string numerics_id;    // of the engine
+    RouteShape routes = {};     // that it records
     Duration patience{};        // for an answer of the environment, then once more
     Duration grade_patience{};  // the same for a grade; zero: as for all else
   };
@@ -87,6 +88,8 @@ class Episode {
     int32_t token = 0;
     float logprob = 0;
     uint64_t version = 0;
+    size_t routes_from = 0;            // where routes are recorded: the place of the segment that they begin at
+    std::vector<uint8_t> routes = {};  // rows of base/expert_routes.h
   };
   struct TurnEnded {
     Said said;            // turn_tokens(), read

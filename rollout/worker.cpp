@@ -42,8 +42,8 @@ Status Worker::run(const std::atomic<bool>& stop) {
     tick();
     pull();
     if (!engine_.idle()) {
-      const auto sampled = TRY(engine_.step());
-      for (const SampledToken& token : sampled) record(token);
+      auto sampled = TRY(engine_.step());
+      for (SampledToken& token : sampled) record(token);
     }
     link_.tick(doing(), [&] { return metrics(); });
   }
@@ -118,6 +118,7 @@ Episode::Settings Worker::episode_settings(const std::string& kind) const {
   const auto slow = settings_.seconds_of_kind.find(kind);
   const double seconds = slow == settings_.seconds_of_kind.end() ? 0 : slow->second;
   return {.numerics_id = engine_.numerics_id(),
+          .routes = engine_.route_shape(),
           .patience = from_seconds(std::max(settings_.request_seconds, seconds)),
           .grade_patience = from_seconds(settings_.grade_seconds)};
 }

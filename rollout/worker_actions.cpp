@@ -136,11 +136,12 @@ TurnRequest Worker::turn_request(const Episode& e) const {
 
 void Worker::carry_out(Episode& e, const Episode::EndSampling&) { engine_.release(e.key().episode); }
 
-void Worker::record(const SampledToken& token) {
+void Worker::record(SampledToken& token) {
   const auto found = episodes_.find(token.sequence);
   if (found == episodes_.end()) return engine_.release(token.sequence);
   Episode& e = found->second;
-  step(e, Episode::Sampled{token.token, token.logprob, token.version});
+  step(e, Episode::Sampled{token.token, token.logprob, token.version, static_cast<size_t>(token.routes_from),
+                           std::move(token.routes)});
   if (!token.turn_ended) return;
   auto said = e.is_summarising() ? Said{.text = summary_in(conversation_, e.turn_tokens(), e.tools()), .calls = {}}
                                  : conversation_.read(e.turn_tokens(), e.tools());

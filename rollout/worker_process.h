@@ -80,7 +80,7 @@ class Worker {
   void carry_out(Episode& e, const Episode::SendClaim&);
   void carry_out(Episode& e, const Episode::Note& note);
   void carry_out(Episode& e, const Episode::Over& over);
-  void record(const SampledToken& token);
+  void record(SampledToken& token);
   TurnRequest turn_request(const Episode& e) const;
   // An episode that began in another engine: all its tokens are a prompt here.
   Status adopt(const Episode& e, std::span<const int32_t> tokens);

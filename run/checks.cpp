@@ -11,8 +11,10 @@
 #include <thread>
 
 #include "base/iso_time.h"
+#include "base/text.h"
 #include "envs/backends/backends.h"
 #include "model/parameters.h"
+#include "model/routes.h"
 #include "model/safetensors.h"
 #include "rollout/agent/conversation.h"
 #include "run/env_hosts.h"
@@ -66,6 +68,26 @@ Status check_teacher_of(const RunConfig& config) {
   return trainer::check_teacher(directory, TRY(model_to_check(config.model.path)), config.rollout.max_tokens);
 }
 
+// Of an episode, so that its record fits the log.
+constexpr uint64_t kMostRouteBytes = uint64_t{192} << 20;
+
+Status check_routes(const RunConfig& config, const model::ModelConfig& model) {
+  if (!config.trainer.replay_routes) return {};
+  const RouteShape shape = model::route_shape(model);
+  if (!shape.any()) {
+    return Status::invalid(
+               fmt::format("the model ({}) is no mixture of experts, and its tokens have no routes", config.model.path))
+        .at("trainer.replay_routes")
+        .hint("leave it out, or train a mixture of experts");
+  }
+  const uint64_t bytes = shape.row_bytes() * static_cast<uint64_t>(config.rollout.max_tokens);
+  if (bytes <= kMostRouteBytes) return {};
+  return Status::invalid(fmt::format("routes of {} tokens take {}, and a trajectory has room for {} of them",
+                                     config.rollout.max_tokens, format_bytes(bytes), format_bytes(kMostRouteBytes)))
+      .at("trainer.replay_routes")
+      .hint(fmt::format("lower rollout.max_tokens to {}", kMostRouteBytes / shape.row_bytes()));
+}
+
 }  // namespace
 
 rollout::ConversationSettings conversation_settings(const RunConfig& config) {
@@ -77,10 +99,12 @@ rollout::ConversationSettings conversation_settings(const RunConfig& config) {
 Status check_inputs(const RunConfig& config) {
   TRY(check(config));
   TRY(check_rewards(config));
+  if (is_tiny(config.model.path)) TRY(check_routes(config, {}));
   if (!is_tiny(config.model.path)) {
     const fs::path directory = TRY(model_to_check(config.model.path));
     const auto model = TRY(model::read_config(directory));
     const auto layout = TRY(model::parameter_layout(model));
+    TRY(check_routes(config, model));
     TRY(rollout::Conversation::load(directory, conversation_settings(config)));
     TRY(check_weights(directory, layout));
     if (config.lora.rank > 0) TRY(trainer::LowRank::check(layout, config.lora));

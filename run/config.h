@@ -66,6 +66,7 @@ struct RunConfig {
     double kl_stop = 0;
     int max_lag = 1;
     std::string on_lag = "wait";
+    bool replay_routes = false;
     int warmup_steps = 0;
     std::string keep_checkpoints = "2";
     bool weight_deltas = true;

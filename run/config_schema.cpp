@@ -124,6 +124,10 @@ Schema schema_of(RunConfig& c) {
         "Where a batch would leave episodes behind that become too old: it waits for them, or they are dropped, which "
         "favours short answers",
         {"wait", "drop"});
+  s.add(
+      "trainer.replay_routes", c.trainer.replay_routes,
+      "Of a mixture of experts: engines record which experts each token went to, and the trainer's passes take those, "
+      "so that weights which are a little newer do not choose others (docs/algorithms.md)");
   trainer::add_optimizer_fields(s, c.trainer, c.trainer.warmup_steps);
   s.add("trainer.keep_checkpoints", c.trainer.keep_checkpoints,
         "Checkpoints that are kept: all, a number, the newest of them, or best: the newest one and the best by "

@@ -9,6 +9,7 @@
 #include "base/byte_size.h"
 #include "base/text.h"
 #include "model/parameters.h"
+#include "model/routes.h"
 #include "trainer/learn/low_rank.h"
 #include "trainer/learn/optimizer.h"
 
@@ -39,7 +40,10 @@ Result<DiskGrowth> disk_growth_of(const RunConfig& config, const model::ModelCon
   growth.exported += layout.elements * sizeof(kernels::bf16);
   growth.kept = TRY(kept_checkpoints(config));
   const auto& t = config.trainer;
-  const uint64_t episode = static_cast<uint64_t>(config.rollout.max_tokens) * kTokenBytes + kTrajectoryBytes;
+  // A token's route, and whether it is known.
+  const uint64_t route_bytes = t.replay_routes ? 1 + model::route_shape(model).row_bytes() : 0;
+  const uint64_t episode =
+      static_cast<uint64_t>(config.rollout.max_tokens) * (kTokenBytes + route_bytes) + kTrajectoryBytes;
   const auto of_step = static_cast<uint64_t>(t.groups_per_step) * static_cast<uint64_t>(t.group_size);
   growth.trajectories_at_most = of_step * episode;
   growth.records = of_step * kEpisodeRecord + kStepRecord;

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "model/forward.h"
+#include "model/routes.h"
 #include "model/weights.h"
 #include "rollout/engine/engine.h"
 #include "run/devices.h"
@@ -27,6 +28,9 @@ Result<Json> memory_of(const RunConfig& config, const model::ModelConfig& model)
                                       config.trainer.ranks, teacher ? &*teacher : nullptr, on_device));
   const auto rollout = TRY(model::Weights::memory_of(model, false, format));
   const rollout::EngineSettings engine{.slots = config.rollout.slots, .max_tokens = config.rollout.max_tokens};
+  const size_t routes = config.trainer.replay_routes
+                            ? rollout::RoutePages::bytes_of(model::route_shape(model), rollout::pages_of(engine))
+                            : 0;
   const auto pass_of = [&](const model::ModelConfig& passed) -> Result<size_t> {
     return TRY(trainer::Tape::row_bytes_of(passed)) * static_cast<size_t>(optimizer.max_pass_tokens);
   };
@@ -46,7 +50,8 @@ Result<Json> memory_of(const RunConfig& config, const model::ModelConfig& model)
                {{"weights, live", rollout.all() - rollout.returned},
                 {"weights, coming", rollout.all()},
                 {"keys and values",
-                 model::KvPool::page_bytes_of(model, format) * static_cast<size_t>(rollout::pages_of(engine))}}}};
+                 model::KvPool::page_bytes_of(model, format) * static_cast<size_t>(rollout::pages_of(engine))},
+                {"routes of their positions", routes}}}};
 }
 
 MemoryNeed memory_need_here(const Json& memory, const Topology& topology) {

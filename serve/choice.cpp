@@ -33,6 +33,8 @@ void Choice::take_prompt(rollout::SampledToken&& token) {
 
 Result<Piece> Choice::take(rollout::SampledToken token) {
   if (tokens_.empty()) take_prompt(std::move(token));
+  if (settings_->routes) routes_.insert(routes_.end(), token.routes.begin(), token.routes.end());
+  token.routes = {};
   if (token.turn_ended && token.end == rollout::TurnEnd::kConstraint) {
     return fail(Status::exhausted("the constraint can be followed no further: too many readings of anyOf, or no token "
                                   "of the model goes on")

@@ -27,6 +27,7 @@ struct ChoiceSettings {
   bool one_call = false;                       // the answer ends with its first call
   int most_tokens = 0;                         // 0: an empty answer
   int predicted_tokens = 0;                    // of the request's prediction
+  bool routes = false;                         // the experts of prompt and answer are wanted
 };
 
 enum class Finish : uint8_t { kStop, kLength, kToolCalls };
@@ -64,6 +65,8 @@ class Choice {
   const Json& stop_reason() const { return stop_reason_; }
   const std::vector<rollout::SampledToken>& tokens() const { return tokens_; }
   const std::vector<rollout::PromptLogprob>& prompt() const { return prompt_; }
+  // Where they are wanted: a row (base/expert_routes.h) for each token of prompt and answer but the last.
+  const std::vector<uint8_t>& routes() const { return routes_; }
   int cached_tokens() const { return cached_; }
   int reasoning_tokens() const { return reasoning_tokens_; }
   // Tokens of the prediction that the answer has said, and those that it has not by its end.
@@ -87,6 +90,7 @@ class Choice {
   std::optional<model::MessageStream> message_;
   std::vector<rollout::SampledToken> tokens_;
   std::vector<rollout::PromptLogprob> prompt_;
+  std::vector<uint8_t> routes_;
   int cached_ = 0, reasoning_tokens_ = 0, accepted_ = 0;
   std::string text_, reasoning_;
   std::vector<CallPiece> calls_;

@@ -34,6 +34,7 @@ struct ModelView {
   const model::ModelConfig& config;
   Constraints& constraints;
   int max_tokens = 0;               // prompt and answer together
+  RouteShape routes = {};           // that the engine records; not any(): none
   ResponseStore* stored = nullptr;  // of answers that a request may go on from; null: there is none
   bool keeps = true;                // whether this one may become one of those
   std::string key;                  // whose request it is

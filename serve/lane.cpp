@@ -46,14 +46,18 @@ Result<std::unique_ptr<Lane>> Lane::load(LaneSettings settings, const Clock& clo
 
 Result<rollout::Engine> Lane::engine_of(const LaneSettings& settings,
                                         const std::shared_ptr<const model::Weights>& weights, int max_tokens) {
-  const rollout::EngineSettings of_engine{.slots = settings.slots,
-                                          .max_tokens = max_tokens,
-                                          .prefill_beside = kPrefillBeside,
-                                          .speculation = settings.speculation};
+  const rollout::EngineSettings of_engine{
+      .slots = settings.slots,
+      .max_tokens = max_tokens,
+      .prefill_beside = kPrefillBeside,
+      .speculation = settings.speculation,
+      .record_routes = settings.routes && model::route_shape(weights->config()).any()};
   auto engine = TRY(rollout::Engine::create(weights, 0, settings.place, of_engine));
   if (settings.draft_model.empty()) return engine;
   const auto small = TRY(rollout::load_draft_weights(settings.draft_model, settings.directory, settings.place));
-  engine.draft_with(TRY(rollout::DraftModel::create(small, settings.place, of_engine)));
+  rollout::EngineSettings of_draft = of_engine;
+  of_draft.record_routes = false;  // of guesses
+  engine.draft_with(TRY(rollout::DraftModel::create(small, settings.place, of_draft)));
   return engine;
 }
 

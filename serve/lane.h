@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "model/live_adapter.h"
+#include "model/routes.h"
 #include "model/weights.h"
 #include "serve/admission.h"
 #include "serve/endpoints.h"
@@ -31,6 +32,7 @@ struct LaneSettings {
   rollout::Speculation speculation = rollout::Speculation::kNgram;
   fs::path draft_model;      // directory of a smaller one that guesses; empty: none
   bool salt_by_key = false;  // what was computed of prompts is shared within a key alone
+  bool routes = false;       // of a mixture of experts the engine records which experts tokens go to
   model::Place place;        // where it computes
 };
 
@@ -44,7 +46,12 @@ class Lane {
 
   // Requests are read against this, by one thread.
   ModelView view(const std::string& name) {
-    return {.name = name, .text = text_, .config = config_, .constraints = constraints_, .max_tokens = max_tokens_};
+    return {.name = name,
+            .text = text_,
+            .config = config_,
+            .constraints = constraints_,
+            .max_tokens = max_tokens_,
+            .routes = settings_.routes ? model::route_shape(config_) : RouteShape()};
   }
 
   // Of one answer; a time that never came is Time{}.

@@ -41,6 +41,10 @@ Json to_json(const StepMetrics& m) {
                {"tree_tokens", m.tree_tokens},
                {"max_abs_logprob_diff", m.max_abs_logprob_diff},
                {"compared_tokens", m.compared_tokens}};
+  if (m.routes_taken > 0) {
+    json["routes_taken"] = m.routes_taken;
+    json["routes_changed"] = static_cast<double>(m.routes_changed) / static_cast<double>(m.routes_taken);
+  }
   if (m.skipped_spikes > 0) json["skipped_spikes"] = m.skipped_spikes;
   if (!m.of_loss.empty()) json["loss_metrics"] = m.of_loss;
   if (!m.parts.empty()) json["algorithms"] = m.parts;

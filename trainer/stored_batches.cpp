@@ -58,7 +58,8 @@ Loaded load(const TrajectoryStore& store, const Batch& batch, const Algorithm& a
                               .group = trajectory->group,
                               .turn_rewards = entry.turn_rewards,
                               .part = static_cast<uint32_t>(part_for(algorithm, entry.kind)),
-                              .later_segments = std::move(trajectory->later_segments)});
+                              .later_segments = std::move(trajectory->later_segments),
+                              .routes = std::move(trajectory->routes)});
   }
   return loaded;
 }

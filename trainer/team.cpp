@@ -53,6 +53,8 @@ struct SampleHead {
   uint64_t turns = 0;  // of turn_rewards
   uint64_t later_segments = 0;
   uint64_t part = 0;
+  RouteShape routes;  // layers 0: none
+  uint32_t unused = 0;
 };
 
 }  // namespace
@@ -89,7 +91,8 @@ std::vector<std::byte> pack(std::span<const Sample> samples) {
                           .has_group = sample.group.has_value(),
                           .turns = sample.turn_rewards.size(),
                           .later_segments = sample.later_segments.size(),
-                          .part = sample.part};
+                          .part = sample.part,
+                          .routes = sample.routes.shape};
     put(bytes, std::span(&head, 1));
     put(bytes, std::span<const int32_t>(sample.tokens));
     put(bytes, std::span<const uint8_t>(sample.trained));
@@ -97,6 +100,8 @@ std::vector<std::byte> pack(std::span<const Sample> samples) {
     put(bytes, std::span<const uint64_t>(sample.versions));
     put(bytes, std::span<const double>(sample.turn_rewards));
     put(bytes, std::span<const uint32_t>(sample.later_segments));
+    put(bytes, std::span<const uint8_t>(sample.routes.recorded));
+    put(bytes, std::span<const uint8_t>(sample.routes.ids));
   }
   return bytes;
 }
@@ -107,7 +112,8 @@ Result<std::vector<Sample>> unpack(std::span<const std::byte> bytes) {
   while (reader.left() > 0) {
     SampleHead head;
     if (!reader.get(std::span(&head, 1)) || head.tokens > reader.left() || head.sampled > reader.left() ||
-        head.turns > reader.left() || head.later_segments > reader.left())
+        head.turns > reader.left() || head.later_segments > reader.left() || head.routes.layers > kMostRouteLayers ||
+        head.routes.top_k > kMostRouteTopK || head.tokens * head.routes.row_bytes() > reader.left())
       return fail(Status::corrupt("a sample of another rank is cut short"));
     Sample sample{.advantage = head.advantage, .part = static_cast<uint32_t>(head.part)};
     if (head.has_group != 0) sample.group = head.group;
@@ -117,10 +123,13 @@ Result<std::vector<Sample>> unpack(std::span<const std::byte> bytes) {
     sample.versions.resize(head.sampled);
     sample.turn_rewards.resize(head.turns);
     sample.later_segments.resize(head.later_segments);
+    sample.routes.shape = head.routes;
+    sample.routes.resize(head.tokens);
     if (!reader.get(std::span(sample.tokens)) || !reader.get(std::span(sample.trained)) ||
         !reader.get(std::span(sample.logprobs)) || !reader.get(std::span(sample.versions)) ||
         !reader.get(std::span(sample.turn_rewards)) || !reader.get(std::span(sample.later_segments)) ||
-        !are_parts(sample.later_segments, sample.tokens.size()))
+        !reader.get(std::span(sample.routes.recorded)) || !reader.get(std::span(sample.routes.ids)) ||
+        !are_parts(sample.later_segments, sample.tokens.size()) || !sample.routes.fits(sample.tokens.size()))
       return fail(Status::corrupt("a sample of another rank is cut short"));
     samples.push_back(std::move(sample));
   }

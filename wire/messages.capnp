@@ -27,7 +27,7 @@ struct Body {
     train @8 :TrainBatch;                   # coordinator -> trainer
     trained @9 :Trained;                    # trainer -> coordinator
     checkpointed @10 :UInt64;               # trainer -> coordinator: the step that a checkpoint holds
-    trajectory @11 :Trajectory;             # rollout -> trainer; 4 bulk frames
+    trajectory @11 :Trajectory;             # rollout -> trainer; 4 bulk frames, or 6 with routes
     trajectoryAck @12 :EpisodeAttempt;      # trainer -> rollout: it is on disk
     weightsQuery @13 :Void;                 # no longer sent: weightsWanted
     weightsManifest @14 :WeightsManifest;   # trainer -> rollout
@@ -47,7 +47,7 @@ struct Body {
     finish @28 :Void;                       # supervisor -> coordinator: checkpoint, then stop
     steal @29 :Steal;                       # coordinator -> rollout: hand some of your episodes to another
     declined @30 :Text;                     # rollout -> coordinator: nothing more to hand to this address
-    handover @31 :Handover;                 # rollout -> rollout; 4 bulk frames as Trajectory
+    handover @31 :Handover;                 # rollout -> rollout; bulk frames as Trajectory
     claim @32 :EpisodeAttempt;              # rollout -> coordinator: I have it; and back: it is yours
     claimed @33 :EpisodeAttempt;            # coordinator -> rollout: what you handed over is another's now
     fleetQuery @34 :FleetQuery;             # operator -> env
@@ -170,16 +170,25 @@ struct Trained {
   metrics @1 :Text;                    # JSON
 }
 
-# Bulk: tokens (int32), sampled (uint8), logprobs (float32), versions (uint64), as many of each.
+# Bulk: tokens (int32), sampled (uint8), logprobs (float32), versions (uint64), as many of each; with routes also which
+# tokens have some (uint8), and of each token layers * topK expert ids (uint8 up to 256 experts, else uint16).
 struct Trajectory {
   episode @0 :UInt64;
   attempt @1 :UInt32;
   group @2 :UInt64;
   count @3 :UInt32;
-  digestLow @4 :UInt64;                # of the four bulk frames, one after another
+  digestLow @4 :UInt64;                # of the bulk frames, one after another
   digestHigh @5 :UInt64;
   numericsId @6 :Text;
   laterSegments @7 :List(UInt32);      # where they begin; empty: there is one
+  routes @8 :RouteShape;               # layers 0: none were recorded
+}
+
+# Of a mixture of experts.
+struct RouteShape {
+  layers @0 :UInt32;                   # that have experts
+  topK @1 :UInt32;
+  experts @2 :UInt32;                  # of a layer
 }
 
 struct ChunkDigest {

@@ -34,7 +34,7 @@ struct ServeOptions {
   std::string upstream_book, promoted, keys, usage_log, tls_certificate, tls_key;
   std::string host, api_key_file, admin_key_file, embedding_model, config, device, speculation;
   std::optional<int> port, slots, max_tokens, threads, memory_mb;
-  bool isolate = false;
+  bool isolate = false, routes = false;
   NumberFormatOptions format;
 };
 
@@ -64,6 +64,7 @@ std::vector<std::string> overrides_of(const ServeOptions& options) {
   number("threads", options.threads);
   number("memory_mb", options.memory_mb);
   if (options.isolate) overrides.emplace_back("serve.isolate=true");
+  if (options.routes) overrides.emplace_back("serve.routes=true");
   return overrides;
 }
 
@@ -128,6 +129,7 @@ Result<std::vector<serve::LaneSettings>> models_of(const ServeConfig& config, co
                       .queue = config.queue,
                       .speculation = TRY(rollout::speculation_named(config.speculation)),
                       .salt_by_key = config.salt_by_key,
+                      .routes = config.routes,
                       .place = place});
   }
   TRY(add_draft_models(config, models));
@@ -368,6 +370,8 @@ Action add_serve(CLI::App& command) {
       "token");
   command.add_option("--speculation", options->speculation,
                      "How tokens are guessed, so that one pass can give several: off, ngram (default: ngram)");
+  command.add_flag("--routes", options->routes,
+                   "Record which experts tokens go to, of a mixture of experts, for requests that ask for them");
   command.add_option("--threads", options->threads, "Threads that compute, of each model (default: all cores)")
       ->check(CLI::Range(1, 1024));
   command.add_flag("--isolate", options->isolate,

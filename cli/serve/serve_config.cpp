@@ -54,6 +54,10 @@ Schema ServeConfig::schema() {
       .add("serve.salt_by_key", salt_by_key,
            "What was computed of prompts is shared within a key alone, so that no key learns from times what others "
            "ask")
+      .add("serve.routes", routes,
+           "Record which experts tokens go to, of models that are mixtures of experts: requests to "
+           "/inference/v1/generate "
+           "may ask for them")
       .add("serve.stored_responses_mb", stored_responses_mb,
            "Memory for answers of /v1/responses that requests may go on from; the oldest go first. 0: none", 0, 1 << 20)
       .add("serve.embedding_model", embedding_model, "Directory of a sentence encoder for /v1/embeddings")

@@ -17,7 +17,7 @@ struct ServeConfig {
   double upstream_wait_seconds = 30, upstream_first_byte_seconds = 300, upstream_silence_seconds = 60;
   double upstream_answer_seconds = 3600, upstream_probe_seconds = 5;
   int max_adapters = 64, max_adapter_rank = 256, adapter_memory_mb = 1024;
-  bool salt_by_key = false;
+  bool salt_by_key = false, routes = false;
   int traces = 256;
   double trace_slower_than = 1;
   std::string promoted;

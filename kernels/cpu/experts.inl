@@ -66,6 +66,11 @@ inline void leave_groups(const Route& r, float* keys, std::vector<float>& sums) 
   }
 }
 
+// Whether two choices are the same experts, in whatever order.
+inline bool are_same_experts(const int32_t* a, const int32_t* b, int top_k) {
+  return std::all_of(a, a + top_k, [&](int32_t id) { return std::find(b, b + top_k, id) != b + top_k; });
+}
+
 inline void route(ThreadPool& threads, const Route& r) {
   for_pieces(threads, r.rows, kRowsPerTask, [&](size_t begin, size_t end) {
     std::vector<float> terms(r.experts), left(r.experts), group_sums(r.groups);
@@ -84,7 +89,6 @@ inline void route(ThreadPool& threads, const Route& r) {
         left[i] = std::isnan(key) ? -INFINITY : key;
       }
       if (r.top_k_groups < r.groups) leave_groups(r, left.data(), group_sums);
-      float top_k_sum = 0;
       for (int rank = 0; rank < r.top_k; ++rank) {
         int best = -1;
         for (int i = 0; i < r.experts; ++i) {
@@ -92,7 +96,16 @@ inline void route(ThreadPool& threads, const Route& r) {
         }
         left[best] = NAN;
         ids[rank] = best;
-        weights[rank] = terms[best] / total;
+      }
+      if (r.given != nullptr) {
+        const int32_t* given = r.given + row * r.top_k;
+        const bool takes = given[0] >= 0;
+        if (r.changed != nullptr) r.changed[row] = takes && !are_same_experts(given, ids, r.top_k);
+        if (takes) std::copy_n(given, r.top_k, ids);
+      }
+      float top_k_sum = 0;
+      for (int rank = 0; rank < r.top_k; ++rank) {
+        weights[rank] = terms[ids[rank]] / total;
         top_k_sum += weights[rank];
       }
       if (r.score == Score::kSigmoid) top_k_sum += kLeastSum;

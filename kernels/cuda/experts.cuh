@@ -40,9 +40,10 @@ struct RouteRow {
     int32_t* ids = r.ids + row * r.top_k;
     float* weights = r.weights + row * r.top_k;
     const uint64_t groups = r.top_k_groups < r.groups ? groups_of(scores) : ~uint64_t{0};
+    for (int rank = 0; rank < r.top_k; ++rank) ids[rank] = largest_left(scores, groups, ids, rank);
+    if (r.given) take_given(row, ids);
     float top_k_sum = 0;
     for (int rank = 0; rank < r.top_k; ++rank) {
-      ids[rank] = largest_left(scores, groups, ids, rank);
       weights[rank] = scores.term(ids[rank]) / scores.total;
       top_k_sum = top_k_sum + weights[rank];
     }
@@ -58,6 +59,19 @@ struct RouteRow {
     float value = r.sigmoid ? scores.term(expert) : scores.logits[expert];
     if (r.sigmoid && r.bias) value = value + r.bias[expert];
     return value != value ? -infinity() : value;
+  }
+  // In place of what was chosen; a row without some keeps its choice.
+  TANDEM_HD void take_given(int64_t row, int32_t* ids) const {
+    const int32_t* given = r.given + row * r.top_k;
+    bool takes = true, same = true;
+    for (int rank = 0; rank < r.top_k; ++rank) {
+      takes = takes && given[rank] >= 0 && given[rank] < r.experts;
+      bool chosen = false;
+      for (int i = 0; i < r.top_k; ++i) chosen = chosen || ids[i] == given[rank];
+      same = same && chosen;
+    }
+    if (r.changed) r.changed[row] = takes && !same;
+    for (int rank = 0; takes && rank < r.top_k; ++rank) ids[rank] = given[rank];
   }
   // A bit for each group whose two largest keys have one of the largest sums, ties to the first.
   TANDEM_HD uint64_t groups_of(const RowScores& scores) const {

@@ -17,6 +17,7 @@
 #include "model/executor.h"
 #include "model/host_draw.h"
 #include "model/plan_check.h"
+#include "model/routes.h"
 
 namespace tandem::model {
 
@@ -78,6 +79,8 @@ class DeviceExecutor final : public Executor {
 
   Result<Ticket> submit(Plan plan) override {
     TRY(check_plan(plan, config_.vocabulary, own_pages_, max_positions()));
+    if (plan.routes && !route_shape(config_).any())
+      return fail(Status::invalid("a plan asks for routes, and the model has no experts"));
     for (const auto& [row, token] : plan.later) {
       const auto found = works_.find(token.ticket);
       if (found == works_.end() || token.draw < 0 ||
@@ -140,8 +143,9 @@ class DeviceExecutor final : public Executor {
     Plan plan;
     Clock::time_point started;
     Packet arguments, masks;
-    kernels::DeviceBuffer<int32_t> tokens;  // that it drew, for plans after it
-    kernels::StagingBuffer<int32_t> drawn;  // tokens, logprobs and sampling logprobs: `size.draws` of each
+    kernels::DeviceBuffer<int32_t> tokens;   // that it drew, for plans after it
+    kernels::StagingBuffer<int32_t> drawn;   // tokens, logprobs and sampling logprobs: `size.draws` of each
+    kernels::StagingBuffer<int32_t> routes;  // [layers with experts][rows][top_k]
     Returned<float> picks;
     Returned<int32_t> likeliest;  // of `scored`
     PlanSize size;
@@ -180,14 +184,16 @@ class DeviceExecutor final : public Executor {
                                            .tokens = argument<int32_t>(at.tokens),
                                            .places = {.positions = argument<int32_t>(at.positions),
                                                       .pages = argument<int32_t>(at.pages),
-                                                      .first_page = argument<int32_t>(at.first_page)}}));
+                                                      .first_page = argument<int32_t>(at.first_page)},
+                                           .routes = plan.routes}));
       if (drawn) TRY(draw(work, at, states));
       return states;
     };
-    const PlanShape shape{work.size.rows, work.size.draws, drawn, computing_.get()};
+    const PlanShape shape{work.size.rows, work.size.draws, drawn, plan.routes, computing_.get()};
     const Tensor states = work.size.repeats ? TRY(graphs_.run(stream_, shape, put)) : TRY(put());
     if (!drawn) TRY(draw(work, at, states));
     TRY(fetch_draws(work));
+    if (plan.routes) TRY(fetch_routes(work));
     TRY(score(work, at, states));
     return rank(work, at, states);
   }
@@ -246,6 +252,29 @@ class DeviceExecutor final : public Executor {
     if (count == 0) return {};
     TRY(stream_.copy(work.tokens.data(), drawn_tokens(), count));
     return stream_.download(work.drawn.span().first(3 * count), drawn_.data());
+  }
+
+  // The memory that they lie in is that of the next plan, too, which comes behind the copy.
+  Status fetch_routes(Work& work) {
+    const size_t count = route_shape(config_).choices() * static_cast<size_t>(work.size.rows);
+    if (work.routes.size() < count) {
+      TRY(stream_.wait());
+      work.routes = TRY(stream_.stage<int32_t>(2 * count, "answers"));
+    }
+    return stream_.download(work.routes.span().first(count), ops_->recorded_routes());
+  }
+  // Rows of all layers one behind the other.
+  std::vector<uint8_t> routes_of(const Work& work) const {
+    const RouteShape shape = route_shape(config_);
+    const size_t rows = work.plan.batch.tokens.size(), all = static_cast<size_t>(work.size.rows), top_k = shape.top_k;
+    std::vector<uint8_t> routes(rows * shape.row_bytes());
+    const auto ids = work.routes.span();
+    for (size_t row = 0; row < rows; ++row) {
+      const auto to = std::span(routes).subspan(row * shape.row_bytes(), shape.row_bytes());
+      for (size_t i = 0; i < shape.choices(); ++i)
+        shape.set(to, i, static_cast<uint32_t>(ids[(i / top_k * all + row) * top_k + i % top_k]));
+    }
+    return routes;
   }
 
   // Puts the masks of the draws on the device. Null where there are none.
@@ -376,6 +405,7 @@ class DeviceExecutor final : public Executor {
     for (size_t i = 0, count = work.size.draws; i < work.plan.draws.size(); ++i)
       answer.draws.push_back(
           {drawn[i], std::bit_cast<float>(drawn[count + i]), std::bit_cast<float>(drawn[2 * count + i])});
+    if (work.plan.routes) answer.routes = routes_of(work);
     if (!work.scored.empty()) {
       for (size_t i = 0; i < work.plan.picks.size(); ++i) answer.picks.push_back(work.picks.values()[i]);
       for (const int row : work.plan.likeliest)

@@ -274,7 +274,8 @@ Status DeviceLayerOps<T>::project(const Tensor& gathered, int layer, const Tenso
 }
 
 template <typename T>
-Status DeviceLayerOps<T>::choose(const Tensor& x, int router, int router_bias, DeviceRoutes& routes) {
+Status DeviceLayerOps<T>::choose(const Tensor& x, int router, int router_bias, DeviceRoutes& routes,
+                                 const DeviceGivenRoutes& given) {
   const ExpertsConfig& experts = config_.experts;
   const size_t rows = x.rows, pairs = rows * experts.top_k;
   routes.rows = x.rows;
@@ -305,7 +306,9 @@ Status DeviceLayerOps<T>::choose(const Tensor& x, int router, int router_bias, D
                                    .experts = experts.count,
                                    .top_k = experts.top_k,
                                    .groups = experts.groups,
-                                   .top_k_groups = experts.top_k_groups}));
+                                   .top_k_groups = experts.top_k_groups,
+                                   .given = given.ids ? address(given.ids) : nullptr,
+                                   .changed = given.ids ? address(given.changed) : nullptr}));
   return stream_->run(TandemCudaGroupByExpert{.ids = address(routes.ids.data()),
                                               .offsets = address(routes.offsets.data()),
                                               .places = address(routes.places.data()),

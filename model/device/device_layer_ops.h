@@ -43,6 +43,14 @@ struct DeviceRoutes {
   int rows = 0;
 };
 
+// Experts that rows are given in place of their router's choice: [rows][top_k], -1 first where a row has none.
+// `changed`
+// ([rows]) becomes 1 where the router would choose others.
+struct DeviceGivenRoutes {
+  kernels::OnDevice<int32_t>* ids = nullptr;  // null: all rows choose
+  kernels::OnDevice<int32_t>* changed = nullptr;
+};
+
 template <typename T>
 class DeviceLayerOps : public BasicOps<kernels::OnDevice<T>> {
  public:
@@ -79,7 +87,8 @@ class DeviceLayerOps : public BasicOps<kernels::OnDevice<T>> {
                 const Tensor& out, kernels::OnDevice<float>* log_sum = nullptr);
   Status expand(const Tensor& compressed, int layer, const Tensor& out);
   Status project(const Tensor& gathered, int layer, const Tensor& out);
-  Status choose(const Tensor& x, int router, int router_bias, DeviceRoutes& routes);
+  Status choose(const Tensor& x, int router, int router_bias, DeviceRoutes& routes,
+                const DeviceGivenRoutes& given = {});
   Status send(const DeviceRoutes& routes, const Tensor& x, Element* in, Element* out);
   Status multiply_groups(const DeviceRoutes& routes, int weight, const Tensor& x, const Tensor& out);
   Status gather_routes(const DeviceRoutes& routes, const Tensor& y, const Tensor& residual, const Tensor& out);

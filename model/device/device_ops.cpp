@@ -22,6 +22,8 @@ auto DeviceOps<T>::run(const DeviceWeights& weights, const DevicePages<T>& pages
   this->begin(weights);
   pages_ = &pages;
   batch_ = batch;
+  recorded_layers_ = 0;
+  if (batch.routes) TRY(grown(*stream_, recorded_, route_shape_.choices() * static_cast<size_t>(batch.rows), "routes"));
   return hidden_states(*this, layout_);
 }
 
@@ -105,6 +107,10 @@ auto DeviceOps<T>::swiglu(const Tensor& gate_up) -> Result<Tensor> {
 template <typename T>
 auto DeviceOps<T>::dispatch(const Tensor& x, int router, int router_bias) -> Result<Tensor> {
   TRY(this->choose(x, router, router_bias, routes_));
+  if (batch_.routes) {
+    const size_t pairs = static_cast<size_t>(x.rows) * route_shape_.top_k;
+    TRY(stream_->copy(kernels::beyond(recorded_.data(), recorded_layers_++ * pairs), routes_.ids.data(), pairs));
+  }
   const Tensor out = TRY(tensor(kDispatched, x.columns, x.rows * config_.experts.top_k));
   TRY(this->send(routes_, x, x.data, out.data));
   return out;

@@ -7,6 +7,7 @@
 #include <array>
 
 #include "model/device/device_layer_ops.h"
+#include "model/routes.h"
 
 namespace tandem::model {
 
@@ -15,6 +16,7 @@ struct DeviceBatch {
   int rows = 0;
   kernels::OnDevice<int32_t>* tokens = nullptr;
   DevicePlaces places;
+  bool routes = false;  // which experts the rows go to is wanted
 };
 
 template <typename T>
@@ -27,6 +29,8 @@ class DeviceOps final : public DeviceLayerOps<T> {
 
   // The states after the final norm, valid until the next run.
   Result<Tensor> run(const DeviceWeights& weights, const DevicePages<T>& pages, const DeviceBatch& batch);
+  // Where a batch wanted them: the experts of its rows, [layers with experts][rows][top_k]; valid until the next run.
+  kernels::OnDevice<int32_t>* recorded_routes() { return recorded_.data(); }
   // Rows of that, one behind the other; valid until the next.
   Result<Element*> gather(const Tensor& states, kernels::OnDevice<int32_t>* rows, int count);
 
@@ -53,6 +57,9 @@ class DeviceOps final : public DeviceLayerOps<T> {
 
   std::array<kernels::DeviceBuffer<T>, kBuffers> buffers_;
   DeviceRoutes routes_;  // of the layer at hand
+  const RouteShape route_shape_ = route_shape(config_);
+  kernels::DeviceBuffer<int32_t> recorded_;
+  size_t recorded_layers_ = 0;  // of the batch at hand
   const DevicePages<T>* pages_ = nullptr;
   DeviceBatch batch_;
 };

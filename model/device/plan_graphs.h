@@ -26,6 +26,7 @@ namespace tandem::model {
 struct PlanShape {
   int rows = 0, draws = 0;
   bool drawn = false;             // whether the draws belong to the work
+  bool routes = false;            // whether experts are recorded
   const void* weights = nullptr;  // whose memory is the stream's
   friend auto operator<=>(const PlanShape&, const PlanShape&) = default;
 };

@@ -15,6 +15,7 @@ void Trajectory::append(std::span<const int32_t> observed) {
   sampled.resize(tokens.size(), 0);
   logprobs.resize(tokens.size(), 0);
   versions.resize(tokens.size(), 0);
+  routes.resize(tokens.size());
 }
 
 void Trajectory::append_sampled(int32_t token, float logprob, uint64_t version) {
@@ -22,6 +23,7 @@ void Trajectory::append_sampled(int32_t token, float logprob, uint64_t version) 
   sampled.push_back(1);
   logprobs.push_back(logprob);
   versions.push_back(version);
+  routes.resize(tokens.size());
 }
 
 namespace {
@@ -36,7 +38,9 @@ std::string all_bytes(const Trajectory& t) {
   bytes.append(bytes_of(t.tokens))
       .append(bytes_of(t.sampled))
       .append(bytes_of(t.logprobs))
-      .append(bytes_of(t.versions));
+      .append(bytes_of(t.versions))
+      .append(bytes_of(t.routes.recorded))
+      .append(bytes_of(t.routes.ids));
   return bytes;
 }
 
@@ -48,8 +52,8 @@ void take(std::string_view& bytes, size_t count, std::vector<T>& values) {
 }
 
 // Of a record: 2 is the same as 1, which did not say so; 3 is one of several segments, which programs of before would
-// take for one.
-constexpr int kTrajectoryFormat = 2, kSegmentsFormat = 3;
+// take for one; 4 has routes, behind the other lists.
+constexpr int kTrajectoryFormat = 2, kSegmentsFormat = 3, kRoutesFormat = 4;
 
 bool are_segments(std::span<const uint32_t> later, size_t count) {
   return later.size() < kMostSegments && are_parts(later, count);
@@ -59,11 +63,20 @@ Digest digest_of_lists(const Trajectory& t) {
   return tandem::digest_of(all_bytes(t) + std::string(bytes_of(t.later_segments)));
 }
 
+Status check_shape(const RouteShape& shape) {
+  if (shape.layers <= kMostRouteLayers && shape.top_k <= kMostRouteTopK && shape.experts <= kMostRouteExperts)
+    return {};
+  return Status::corrupt(fmt::format("a trajectory has routes of {} layers, with {} of {} experts", shape.layers,
+                                     shape.top_k, shape.experts));
+}
+
 constexpr size_t kBytesPerToken = sizeof(int32_t) + sizeof(uint8_t) + sizeof(float) + sizeof(uint64_t);
 
 }  // namespace
 
-size_t bytes_of(const Trajectory& t) { return t.tokens.size() * kBytesPerToken; }
+size_t bytes_of(const Trajectory& t) {
+  return t.tokens.size() * kBytesPerToken + t.routes.recorded.size() + t.routes.ids.size();
+}
 
 void write_trajectory(const Trajectory& t, wire::Trajectory::Builder out, wire::Outgoing& message) {
   out.setEpisode(t.key.episode);
@@ -80,6 +93,13 @@ void write_trajectory(const Trajectory& t, wire::Trajectory::Builder out, wire::
   message.add_bulk_of(std::span<const uint8_t>(t.sampled));
   message.add_bulk_of(std::span<const float>(t.logprobs));
   message.add_bulk_of(std::span<const uint64_t>(t.versions));
+  if (t.routes.empty()) return;
+  auto shape = out.initRoutes();
+  shape.setLayers(t.routes.shape.layers);
+  shape.setTopK(t.routes.shape.top_k);
+  shape.setExperts(t.routes.shape.experts);
+  message.add_bulk_of(std::span<const uint8_t>(t.routes.recorded));
+  message.add_bulk_of(std::span<const uint8_t>(t.routes.ids));
 }
 
 Result<Trajectory> read_trajectory(wire::Trajectory::Reader in, const wire::Incoming& message) {
@@ -88,6 +108,12 @@ Result<Trajectory> read_trajectory(wire::Trajectory::Reader in, const wire::Inco
   t.sampled = TRY(message.bulk_of<uint8_t>(1, in.getCount()));
   t.logprobs = TRY(message.bulk_of<float>(2, in.getCount()));
   t.versions = TRY(message.bulk_of<uint64_t>(3, in.getCount()));
+  if (const auto shape = in.getRoutes(); shape.getLayers() > 0) {
+    t.routes.shape = {.layers = shape.getLayers(), .top_k = shape.getTopK(), .experts = shape.getExperts()};
+    TRY(check_shape(t.routes.shape));
+    t.routes.recorded = TRY(message.bulk_of<uint8_t>(4, in.getCount()));
+    t.routes.ids = TRY(message.bulk_of<uint8_t>(5, in.getCount() * t.routes.shape.row_bytes()));
+  }
   const auto segments = in.getLaterSegments();
   for (unsigned i = 0; i < segments.size() && i < kMostSegments; ++i) t.later_segments.push_back(segments[i]);
   if (digest_of_lists(t) != Digest{in.getDigestLow(), in.getDigestHigh()}) {
@@ -95,6 +121,9 @@ Result<Trajectory> read_trajectory(wire::Trajectory::Reader in, const wire::Inco
   }
   if (!are_segments(t.later_segments, t.tokens.size()))
     return fail(Status::corrupt(fmt::format("the segments of episode {} do not fit its tokens", t.key.episode)));
+  if (!t.routes.fits(t.tokens.size()))
+    return fail(
+        Status::corrupt(fmt::format("the routes of episode {} name experts that there are not", t.key.episode)));
   return t;
 }
 
@@ -114,6 +143,11 @@ Status TrajectoryStore::append(std::span<const Trajectory* const> trajectories) 
       head["format"] = kSegmentsFormat;
       head["later_segments"] = t.later_segments;
     }
+    if (!t.routes.empty()) {
+      head["format"] = kRoutesFormat;
+      head["routes"] = {
+          {"layers", t.routes.shape.layers}, {"top_k", t.routes.shape.top_k}, {"experts", t.routes.shape.experts}};
+    }
     offsets_[t.key] = TRY(log_->append(dump_json(head) + "\n" + all_bytes(t)));
   }
   return log_->sync();
@@ -130,16 +164,31 @@ Result<Trajectory> TrajectoryStore::read(const EpisodeKey& key) const {
   const Json head = TRY(parse_json(std::string_view(record).substr(0, line)));
   std::string_view bytes = std::string_view(record).substr(line + 1);
   const size_t count = head.value("count", size_t{0});
-  if (bytes.size() != count * kBytesPerToken)
+  RouteShape shape;
+  if (const Json routes = head.value("routes", Json()); routes.is_object()) {
+    shape = {.layers = routes.value("layers", 0u),
+             .top_k = routes.value("top_k", 0u),
+             .experts = routes.value("experts", 0u)};
+    TRY(check_shape(shape).at(path_.string()));
+  }
+  const size_t bytes_per_token = kBytesPerToken + (shape.any() ? 1 + shape.row_bytes() : 0);
+  if (bytes.size() != count * bytes_per_token)
     return fail(Status::corrupt("a trajectory has the wrong size").at(path_.string()));
   Trajectory t{.key = key, .group = head.value("group", uint64_t{0}), .numerics_id = head.value("numerics_id", "")};
   take(bytes, count, t.tokens);
   take(bytes, count, t.sampled);
   take(bytes, count, t.logprobs);
   take(bytes, count, t.versions);
+  t.routes.shape = shape;
+  if (shape.any()) {
+    take(bytes, count, t.routes.recorded);
+    take(bytes, count * shape.row_bytes(), t.routes.ids);
+  }
   t.later_segments = head.value("later_segments", std::vector<uint32_t>());
   if (!are_segments(t.later_segments, count))
     return fail(Status::corrupt("the segments of a trajectory do not fit its tokens").at(path_.string()));
+  if (!t.routes.fits(count))
+    return fail(Status::corrupt("the routes of a trajectory name experts that there are not").at(path_.string()));
   return t;
 }
 
@@ -148,8 +197,9 @@ Status TrajectoryStore::index() {
   file_ = TRY(open_regular_file(path_));
   const auto visit = [&](std::string_view record, uint64_t offset) -> Status {
     const Json head = TRY(parse_json(record.substr(0, record.find('\n'))));
-    const bool has_segments = head.value("format", 1) == kSegmentsFormat;
-    if (auto format = format_of(head, kTrajectoryFormat); !format && !has_segments)
+    const int own = head.value("format", 1);
+    const bool has_more = own == kSegmentsFormat || own == kRoutesFormat;
+    if (auto format = format_of(head, kTrajectoryFormat); !format && !has_more)
       return std::move(format).error().at(fmt::format("{}, byte {}", path_.string(), offset));
     offsets_[{head.value("episode", uint64_t{0}), head.value("attempt", uint32_t{0})}] = offset;
     return {};

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/expert_routes.h"
 #include "base/record_log.h"
 #include "rollout/books/ledger.h"
 #include "wire/socket.h"
@@ -29,10 +30,15 @@ struct Trajectory {
   std::vector<float> logprobs;
   std::vector<uint64_t> versions;
   std::vector<uint32_t> later_segments;  // where they begin, ascending; empty: there is one segment
+  // Of a mixture of experts, where they are recorded: the experts that each token went to when it was computed, for the
+  // token after it or for the first time. As many rows as tokens; the last of a segment has none that is known.
+  ExpertRoutes routes;
   friend bool operator==(const Trajectory&, const Trajectory&) = default;
 
   void append(std::span<const int32_t> observed);
   void append_sampled(int32_t token, float logprob, uint64_t version);
+  // Of tokens of the last segment from its place `first` on. What is known already stays.
+  void append_routes(size_t first, std::span<const uint8_t> rows) { routes.record(last_segment() + first, rows); }
   void begin_segment() { later_segments.push_back(static_cast<uint32_t>(tokens.size())); }
   // Where the last segment begins, and its tokens.
   size_t last_segment() const { return later_segments.empty() ? 0 : later_segments.back(); }
@@ -44,7 +50,8 @@ size_t bytes_of(const Trajectory& trajectory);
 
 inline constexpr size_t kMostSegments = 256;  // of what is read
 
-// As a message (header fields and four bulk frames) and back; kCorrupt where lengths or the digest do not fit.
+// As a message (header fields and four bulk frames, or six with routes) and back; kCorrupt where lengths or the digest
+// do not fit, or routes name experts that do not exist.
 void write_trajectory(const Trajectory& trajectory, wire::Trajectory::Builder out, wire::Outgoing& message);
 Result<Trajectory> read_trajectory(wire::Trajectory::Reader in, const wire::Incoming& message);
 

@@ -7,6 +7,7 @@
 
 #include "kernels/attention.h"
 #include "model/live_adapter.h"
+#include "model/routes.h"
 #include "model/weights.h"
 #include "rollout/engine/draft_model.h"
 
@@ -31,7 +32,9 @@ Engine::Engine(std::unique_ptr<model::Executor> executor, int vocabulary, uint64
       vocabulary_(vocabulary),
       version_(version),
       settings_(settings),
-      cache_(*executor_) {}
+      cache_(*executor_) {
+  if (settings_.record_routes) route_pages_.emplace(model::route_shape(executor_->config()), executor_->pages());
+}
 
 Result<Engine> Engine::create(const model::ModelConfig& config, uint64_t version, const MakeExecutor& make,
                               const EngineSettings& wanted) {
@@ -43,6 +46,8 @@ Result<Engine> Engine::create(const model::ModelConfig& config, uint64_t version
     return fail(Status::invalid(fmt::format("engine: max_tokens is {}, expected 2 to the model's {}",
                                             settings.max_tokens, config.max_positions)));
   }
+  if (settings.record_routes && !model::route_shape(config).any())
+    return fail(Status::invalid("engine: routes are recorded of a mixture of experts alone, and the model has none"));
   const int of_one = pages_for(settings.max_tokens);
   settings.pages = pages_of(settings);
   if (settings.pages < of_one) {
@@ -134,6 +139,7 @@ Status Engine::add(SequenceId id, std::vector<int32_t> prompt, const TurnRequest
   sequence.tokens = std::move(prompt);
   sequence.salt = tree_salt(turn);
   begin_turn(sequence, turn);
+  sequence.first_turn = sequence.turn_number;
   waiting_.insert(place_of(id, sequence));
   sequences_.emplace(id, std::move(sequence));
   return {};
@@ -169,6 +175,10 @@ Status Engine::rewind(SequenceId id, int length) {
   s.tokens.resize(static_cast<size_t>(length));
   // The row of the last token is computed with what comes next, even where no other token comes with it.
   s.computed = std::min(s.computed, length - 1);
+  if (s.routes_told > length) {
+    s.routes_told = length;
+    s.routes.clear();
+  }
   // Whole pages may be others', too: what comes now must not be written to them.
   if (const int whole = (length - 1) / kernels::kPageTokens; whole < s.remembered) {
     cache_.shrink(s.pages, static_cast<size_t>(whole));
@@ -247,10 +257,12 @@ Result<std::vector<Engine::Chunk>> Engine::schedule() {
     if (sequence.computed == 0 && sequence.pages.empty() && !sequence.turn.prompt_logprobs && !behind) {
       // One token at least is computed: what comes next is sampled from it.
       const auto known = std::span(sequence.tokens).first(sequence.tokens.size() - 1);
-      const auto adopted = TRY(cache_.adopt(known, counters_.steps, sequence.pages, sequence.salt));
+      int copied = -1;
+      const auto adopted = TRY(cache_.adopt(known, counters_.steps, sequence.pages, sequence.salt, copied));
       if (!adopted) continue;  // a sequence of this step is computing it
       sequence.computed = *adopted;
       counters_.shared_tokens += *adopted;
+      if (route_pages_) find_routes(id, sequence, *adopted, copied);
       if (sequence.length() == sequence.turn_start) sequence.cached = *adopted;
     }
     const int lacking = missing(sequence);

@@ -38,6 +38,7 @@
 #include "rollout/engine/draft_length.h"
 #include "rollout/engine/drafts.h"
 #include "rollout/engine/kv_cache.h"
+#include "rollout/engine/route_pages.h"
 
 namespace tandem::rollout {
 
@@ -68,6 +69,9 @@ struct EngineSettings {
   int prefill_beside = 512;  // the same while others sample, so that a long prompt does not hold them up
   Speculation speculation = Speculation::kOff;
   OnNewVersion on_new_version = OnNewVersion::kRecompute;
+  // Tokens come with the experts that they went to (SampledToken::routes), which are kept beside the pages. Of a
+  // mixture of experts alone.
+  bool record_routes = false;
 };
 // The pages that an engine of these settings has.
 int pages_of(const EngineSettings& settings);
@@ -126,6 +130,11 @@ struct SampledToken {
   int cached_tokens = 0;                 // with the first token of a turn: of the prompt, that were found computed
   double compute_seconds = 0;            // of the passes since the turn's last token, its part by rows
   bool predicted = false;                // a token of the prediction at its place, the first time that it is said
+  // Where routes are recorded: a row (base/expert_routes.h) for each place of the sequence from `routes_from` on up to
+  // the token before this one. No row is told twice: it is of the pass that the next token was sampled from, or of the
+  // last one before it that computed the place.
+  int routes_from = 0;
+  std::vector<uint8_t> routes;
 };
 
 struct EngineCounters {
@@ -187,6 +196,8 @@ class Engine {
   const EngineSettings& settings() const { return settings_; }
   std::string numerics_id() const { return executor_->numerics_id(); }
   model::WeightFormat format() const { return executor_->format(); }
+  // Of recorded routes; not any(): there are none.
+  RouteShape route_shape() const { return route_pages_ ? route_pages_->shape() : RouteShape(); }
 
  private:
   struct Sequence {
@@ -217,6 +228,9 @@ class Engine {
     DraftRecord record;
     DraftBalance balance;
     uint64_t touched = 0;  // step at which it last ran
+    uint64_t first_turn = 0;
+    int routes_told = 0;          // places whose rows were told
+    std::vector<uint8_t> routes;  // of the places from there on, where they are recorded
 
     int length() const { return static_cast<int>(tokens.size() + later.size()); }
   };
@@ -264,7 +278,17 @@ class Engine {
     struct Part {
       Of of;
       int rows = 0;
+      int first = 0;                // place of the first row
+      std::vector<int> pages = {};  // of its rows, where routes are recorded
     };
+    // What pages were made of others before it, and found by sequences, in order.
+    struct RouteMove {
+      int from = -1, to = -1;  // a copy of a page; else:
+      Of of = {};
+      std::vector<int> pages = {};  // whose first `count` places the sequence has found computed
+      int count = 0;
+    };
+    std::vector<RouteMove> route_moves;
     std::vector<Part> parts;
     int rows = 0;
     bool samples_alone = true;  // no rows of prompts
@@ -326,6 +350,12 @@ class Engine {
   DraftLoad load_before_drafts(bool behind);
   void settle(Sequence& sequence, const Pass::Said& said, int right);
   Sequence* running_turn(const Pass::Of& of);
+  // ---- engine_routes.cpp: which experts the tokens went to ----
+  // `copied`: the page that the last of the sequence's is a copy of, or -1.
+  void find_routes(SequenceId id, const Sequence& sequence, int count, int copied);
+  Status take_routes(const Pass& pass, const model::Answer& answer);
+  Status tell_routes(Sequence& sequence, SampledToken& token) const;
+  void keep_route(const Pass::Of& of, int place, std::span<const uint8_t> row);
   void end_turn(SequenceId id, Sequence& sequence, SampledToken& token, TurnEnd end);
 
   std::unique_ptr<model::Executor> executor_;
@@ -334,6 +364,9 @@ class Engine {
   EngineSettings settings_;
   KvCache cache_;
   std::deque<Pass> passes_;  // the oldest first
+  std::optional<RoutePages> route_pages_;
+  std::vector<Pass::RouteMove> route_moves_;  // since the last pass that was submitted
+  Status routes_lost_;
   uint64_t turns_ = 0;
   bool last_was_behind_ = false;
   std::map<SequenceId, Sequence> sequences_;  // ordered: schedules do not depend on hashing

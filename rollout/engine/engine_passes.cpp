@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "kernels/attention.h"
 #include "rollout/engine/engine.h"
 
 namespace tandem::rollout {
@@ -15,6 +16,7 @@ Status Engine::submit(std::span<const Chunk> chunks) {
   // All of one version.
   const Sequence& any = *chunks.front().sequence;
   model::Plan plan{.before_flip = any.behind};
+  plan.routes = route_pages_.has_value();
   Pass pass{.version = version_of(any)};
   std::vector<int32_t> tokens;
   for (const Chunk& chunk : chunks) {
@@ -31,7 +33,11 @@ Status Engine::submit(std::span<const Chunk> chunks) {
     plan.batch.add(tokens, first, s.pages, s.adapter_id);
     ask_for_prompt(chunk, row, plan, pass);
     if (chunk.samples) ask_for_tokens(chunk, row + chunk.rows - drafted - 1, plan, pass);
-    pass.parts.push_back({{chunk.id, s.turn_number}, chunk.rows});
+    pass.parts.push_back({{chunk.id, s.turn_number}, chunk.rows, first, {}});
+    if (route_pages_) {
+      const auto from = s.pages.begin() + first / kernels::kPageTokens;
+      pass.parts.back().pages.assign(from, s.pages.begin() + (first + chunk.rows - 1) / kernels::kPageTokens + 1);
+    }
     pass.samples_alone = pass.samples_alone && chunk.rows == drafted + 1;
   }
   pass.rows = static_cast<int>(plan.batch.tokens.size());
@@ -45,6 +51,7 @@ Status Engine::submit(std::span<const Chunk> chunks) {
     if (chunk.rows > drafted + 1) counters_.prompt_tokens += chunk.rows - drafted;
     counters_.drafted_tokens += drafted;
   }
+  pass.route_moves = std::exchange(route_moves_, {});
   passes_.push_back(std::move(pass));
   ++counters_.steps;
   return {};
@@ -138,6 +145,7 @@ Result<std::vector<SampledToken>> Engine::collect() {
   if (answer.picks.size() != pass.prompt.size() || std::ranges::any_of(pass.draw_tops, lacks) ||
       std::ranges::any_of(pass.prompt, lacks, &Pass::PromptPick::top))
     return fail(Status::internal("a pass has fewer logprobs than it asked for"));
+  if (route_pages_) TRY(take_routes(pass, answer));
   counters_.forward_seconds += answer.forward_seconds;
   counters_.sample_seconds += answer.sample_seconds;
   const double row_seconds = (answer.forward_seconds + answer.sample_seconds) / std::max(1, pass.rows);
@@ -159,6 +167,7 @@ Result<std::vector<SampledToken>> Engine::collect() {
     take_said(pass, said, first, answer, sampled);
     first += said.draft.tokens.size() + 1;
   }
+  TRY(Status(routes_lost_));
   counters_.sampled_tokens += sampled.size();
   return sampled;
 }
@@ -208,6 +217,9 @@ SampledToken Engine::take(SequenceId id, Sequence& s, const kernels::Sampled& dr
     token.logprob = token.sampling_logprob = 0;
     end_turn(id, s, token, TurnEnd::kConstraint);
     return token;
+  }
+  if (route_pages_) {
+    if (Status told = tell_routes(s, token); !told.ok()) routes_lost_ = std::move(told);
   }
   s.tokens.push_back(token.token);
   token.predicted = s.drafts.said(s.tokens, s.turn_start);

@@ -20,7 +20,8 @@ Result<bool> KvCache::grow(PageTable& table, int tokens) {
 }
 
 Result<std::optional<int>> KvCache::adopt(std::span<const int32_t> tokens, uint64_t step, PageTable& table,
-                                          std::string_view salt) {
+                                          std::string_view salt, int& copied) {
+  copied = -1;
   const PrefixTree::Match match = tree_.find(tokens, step, salt);
   int adopted = static_cast<int>(match.pages.size()) * kPageTokens;
   // Half a page is what a step of waiting is worth.
@@ -35,6 +36,7 @@ Result<std::optional<int>> KvCache::adopt(std::span<const int32_t> tokens, uint6
     table.push_back(take());
     TRY(executor_->copy(match.source, table.back()));
     adopted += match.copied;
+    copied = match.source;
   }
   let_go(match.source);
   return std::optional(adopted);

@@ -31,9 +31,10 @@ class KvCache {
 
   // Gives the empty `table` what is remembered of `tokens`: whole pages shared, of the last a copy. Returns how many
   // tokens that are; nothing, and the table as it was, where a step later it will be many more.
-  // `salt`: of what was remembered under the same one alone.
+  // `salt`: of what was remembered under the same one alone. `copied`: the page that the last one of `table` is a copy
+  // of, or -1.
   Result<std::optional<int>> adopt(std::span<const int32_t> tokens, uint64_t step, PageTable& table,
-                                   std::string_view salt);
+                                   std::string_view salt, int& copied);
 
   // `table` holds, or will hold after `step`, the keys and values of `tokens`. `tail`: what is behind the last whole
   // page will stay, too, as long as the table.

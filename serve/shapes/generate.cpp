@@ -1,6 +1,8 @@
 // vLLM's /inference/v1/generate: token in, token out, for RL loops and agents that keep tokens.
 #include <fmt/format.h>
+#include <sodium.h>
 
+#include "model/routes.h"
 #include "serve/endpoints.h"
 
 namespace tandem::serve {
@@ -16,6 +18,9 @@ constexpr FieldRow kGenerateFields[] = {
     {"priority", Effect::kTakes, R"({"type":"integer","minimum":-2147483648,"maximum":2147483647})",
      "As in chat: lower goes first."},
     {"cache_salt", Effect::kTakes, R"({"type":"string","minLength":1,"maxLength":1024})", "As in chat."},
+    {"return_routed_experts", Effect::kTakes, R"({"type":"boolean"})",
+     "Of a mixture of experts, by a server with --routes: each choice says as routed_experts which experts its tokens "
+     "went to."},
     {"return_token_ids", Effect::kIgnored, R"({"type":"boolean"})", "Token ids are always there."},
     {"request_id", Effect::kTakes, R"({"type":"string","maxLength":200})", "Comes back in the answer."},
     {"session_id", Effect::kIgnored, R"({"type":"string"})", ""},
@@ -40,11 +45,32 @@ Json versions_of(const Choice& choice) {
   return spans;
 }
 
+// A file of numpy, in base64: [tokens - 1, layers with experts, top_k], uint8 or uint16.
+std::string routes_of(const RouteShape& shape, const std::vector<uint8_t>& rows) {
+  const size_t count = rows.size() / shape.row_bytes();
+  std::string head = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}, {}, {}), }}",
+                                 shape.id_bytes() == 1 ? "|u1" : "<u2", count, shape.layers, shape.top_k);
+  constexpr size_t kBefore = 10, kAlignment = 64;  // magic, version and length; what numpy aligns its numbers to
+  head.resize((kBefore + head.size() + kAlignment) / kAlignment * kAlignment - kBefore - 1, ' ');
+  head += '\n';
+  std::string file("\x93NUMPY\x01\x00", 8);
+  file += static_cast<char>(head.size() % 256);
+  file += static_cast<char>(head.size() / 256);
+  file += head;
+  file.append(reinterpret_cast<const char*>(rows.data()), rows.size());
+  std::string text(sodium_base64_ENCODED_LEN(file.size(), sodium_base64_VARIANT_ORIGINAL), '\0');
+  sodium_bin2base64(text.data(), text.size(), reinterpret_cast<const unsigned char*>(file.data()), file.size(),
+                    sodium_base64_VARIANT_ORIGINAL);
+  text.resize(text.size() - 1);  // the zero at its end
+  return text;
+}
+
 class GenerateShape final : public Shape {
  public:
   struct Options {
     std::string id;
     bool logprobs = false, text = false, prompt_logprobs = false;
+    RouteShape routes;  // that are wanted
     const model::Tokenizer* tokenizer = nullptr;
   };
   explicit GenerateShape(Options options) : options_(std::move(options)) {}
@@ -93,11 +119,23 @@ class GenerateShape final : public Shape {
                  {"logprobs", options_.logprobs ? Json({{"content", std::move(content)}}) : Json()},
                  {"weight_versions", versions_of(choice)}};
     if (options_.text) part["text"] = choice.text();
+    if (options_.routes.any() && choice.ended()) part["routed_experts"] = routes_of(options_.routes, choice.routes());
     return part;
   }
 
   const Options options_;
 };
+
+Status check_routes(Fields& fields, const ModelView& model, const Generation& generation) {
+  constexpr std::string_view kParam = "return_routed_experts";
+  if (!model::route_shape(model.config).any())
+    return fields.wrong(kParam, fmt::format("the model {} is no mixture of experts", model.name));
+  if (!model.routes.any())
+    return fields.wrong(kParam, "this server records no routes; it does with --routes (serve.routes)");
+  if (generation.choice->most_tokens == 0)
+    return fields.wrong(kParam, "the routes come with an answer, and max_tokens is 0; ask for one token at least");
+  return {};
+}
 
 Result<Prepared> prepare_generate(Fields& fields, const ModelView& model, const std::string& id, int64_t) {
   Prepared prepared;
@@ -122,6 +160,9 @@ Result<Prepared> prepare_generate(Fields& fields, const ModelView& model, const 
   generation.turn.top_logprobs = parameters.integer("logprobs", 0);
   if (fields.has("cache_salt")) generation.turn.cache_salt = fields.text("cache_salt");
   if (fields.has("priority")) generation.priority = priority_of_number(fields.integer("priority", 0));
+  const bool routes = fields.boolean("return_routed_experts", false);
+  if (routes) TRY(check_routes(fields, model, generation));
+  generation.choice->routes = routes;
   prepared.stream = fields.boolean("stream", false);
   if (prepared.stream && generation.turn.prompt_logprobs)
     return fail(fields.wrong("stream", "\"prompt_logprobs\" and \"stream\" do not go together"));
@@ -130,6 +171,7 @@ Result<Prepared> prepare_generate(Fields& fields, const ModelView& model, const 
                                                              .logprobs = parameters.has("logprobs"),
                                                              .text = fields.text("output_mode", "tokens") == "text",
                                                              .prompt_logprobs = parameters.has("prompt_logprobs"),
+                                                             .routes = routes ? model.routes : RouteShape(),
                                                              .tokenizer = model.text.tokenizer_or_null()});
   return prepared;
 }

@@ -84,5 +84,51 @@ TEST_F(Experts, are_trained_by_a_run_whose_sampler_agrees_with_its_trainer_and_e
   expect_exact_run_of(model_dir());
 }
 
+// The engines say which experts tokens went to, and the trainer takes those: with a lag, several updates and two ranks.
+TEST_F(Experts, are_those_of_the_sampler_in_a_run_that_replays_routes) {
+  const fs::path run_dir = root() / "routes";
+  const Arguments keys = {"run.steps=3",
+                          "tasks.heldout=0",
+                          "model.path=" + model_dir().string(),
+                          "trainer.replay_routes=true",
+                          "trainer.max_lag=2",
+                          "trainer.epochs=2",
+                          "trainer.ranks=2",
+                          "trainer.keep_checkpoints=all",
+                          "trainer.checkpoint_every=1",
+                          "trainer.learning_rate=1e-3"};
+  ASSERT_EQ(run(keys, run_dir), 0) << text(output());
+  EXPECT_EQ(json(run_dir / "summary.json")["logprob"]["max_abs_diff"], 0.0);
+  expect_books_to_agree(run_dir);
+  int64_t taken = 0;
+  double first_changed = -1;
+  const std::string lines = text(run_dir / "metrics.jsonl");
+  for (const auto text_of_line : split(trim(lines), '\n')) {
+    const Json line = *parse_json(text_of_line);
+    if (!line.contains("routes_taken")) continue;
+    taken += line["routes_taken"].get<int64_t>();
+    if (line["step"] == 1) first_changed = line["routes_changed"].get<double>();
+    EXPECT_LT(line["routes_changed"].get<double>(), 0.5);
+  }
+  EXPECT_GT(taken, 0);
+  EXPECT_EQ(first_changed, 0) << "the first batch is on policy";
+  // What was recorded is read again, and gives the same steps.
+  for (const char* step : {"1", "3"})
+    ASSERT_EQ(tandem({"replay", run_dir.string(), "--step", step}), 0) << text(output());
+  // More steps go on from it.
+  Arguments more = keys;
+  more[0] = "run.steps=4";
+  ASSERT_EQ(run(more, run_dir, true), 0) << text(output());
+}
+
+TEST_F(Experts, are_asked_for_where_the_model_has_some) {
+  EXPECT_EQ(run({"model.path=" + (root() / "model").string(), "trainer.replay_routes=true"}, root() / "dense"), 2);
+  EXPECT_NE(text(output()).find("trainer.replay_routes"), std::string::npos) << text(output());
+  EXPECT_NE(text(output()).find("no mixture of experts"), std::string::npos) << text(output());
+  ASSERT_EQ(run({"model.path=" + model_dir().string(), "trainer.replay_routes=true", "--dry-run"}, root() / "dry"), 0)
+      << text(output());
+  EXPECT_NE(text(output()).find("routes of their positions"), std::string::npos) << text(output());
+}
+
 }  // namespace
 }  // namespace tandem

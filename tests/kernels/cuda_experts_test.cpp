@@ -233,6 +233,65 @@ Bytes routing_by_group_on_cpu(Stream& cpu) {
 }
 TANDEM_CUDA_AGAINST_AVX2_TESTS(routing_by_group)
 
+// Of 24 experts in groups: rows with experts of no group that it would choose, with its own, and with none.
+std::vector<int32_t> given_ids() {
+  std::vector<int32_t> given(kPairs);
+  for (int pair = 0; pair < static_cast<int>(kPairs); ++pair)
+    given[pair] = (pair / kTopK * 5 + pair % kTopK * 7) % kGrouped;
+  for (int row = 0; row < kRows; row += 4) given[row * kTopK] = -1;
+  return given;
+}
+Bytes routing_as_given_case(Machine& machine) {
+  const TandemCudaRoute r{.logits = machine.place(grouped_logits()),
+                          .ids = machine.room<int32_t>(kPairs),
+                          .weights = machine.room<float>(kPairs),
+                          .bias = machine.place(grouped_bias()),
+                          .scale = 2.5f,
+                          .sigmoid = 1,
+                          .normalise = 1,
+                          .rows = kRows,
+                          .experts = kGrouped,
+                          .top_k = kTopK,
+                          .groups = kOfGroups,
+                          .top_k_groups = 2,
+                          .given = machine.place(given_ids()),
+                          .changed = machine.room<int32_t>(kRows)};
+  EXPECT_EQ(machine.run(r), 0);
+  Bytes bytes;
+  append(bytes, machine.fetch(r.ids, kPairs));
+  append(bytes, machine.fetch(r.weights, kPairs));
+  append(bytes, machine.fetch(r.changed, kRows));
+  return bytes;
+}
+Bytes routing_as_given_on_cpu(Stream& cpu) {
+  const auto scores = grouped_logits(), bias = grouped_bias();
+  const auto given = given_ids();
+  std::vector<int32_t> ids(kPairs);
+  std::vector<float> weights(kPairs);
+  std::vector<uint8_t> changed(kRows);
+  EXPECT_TRUE(kernels::route(cpu, {.logits = scores.data(),
+                                   .ids = ids.data(),
+                                   .weights = weights.data(),
+                                   .score = Score::kSigmoid,
+                                   .bias = bias.data(),
+                                   .scale = 2.5f,
+                                   .normalise = true,
+                                   .rows = kRows,
+                                   .experts = kGrouped,
+                                   .top_k = kTopK,
+                                   .groups = kOfGroups,
+                                   .top_k_groups = 2,
+                                   .given = given.data(),
+                                   .changed = changed.data()}));
+  EXPECT_EQ(std::count(changed.begin(), changed.end(), 1) > 0, true);
+  Bytes bytes;
+  append(bytes, ids);
+  append(bytes, weights);
+  append(bytes, std::vector<int32_t>(changed.begin(), changed.end()));
+  return bytes;
+}
+TANDEM_CUDA_AGAINST_AVX2_TESTS(routing_as_given)
+
 TEST(CudaHost, the_way_to_the_experts_and_back_has_the_bits_of_the_avx2_kernel) {
   Stream cpu = avx2();
   HostMachine machine;

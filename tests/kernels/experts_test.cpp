@@ -45,6 +45,73 @@ Routes random_routes(Stream& stream, int rows, int experts, int top_k, bool norm
   return routes_of(stream, random_floats(static_cast<size_t>(rows) * experts, 40, 2), experts, top_k, normalise);
 }
 
+TEST_P(ExpertsTest, rows_take_the_experts_that_they_are_given) {
+  Stream cpu = stream();
+  const int rows = 33, experts = 12, top_k = 3;
+  for (const bool normalise : {false, true}) {
+    const Routes own = random_routes(cpu, rows, experts, top_k, normalise);
+    const auto take = [&](std::vector<int32_t> given, std::vector<uint8_t>& changed) {
+      Routes out = own;
+      changed.assign(rows, 9);
+      EXPECT_TRUE(route(cpu, {.logits = own.logits.data(),
+                              .ids = out.ids.data(),
+                              .weights = out.weights.data(),
+                              .normalise = normalise,
+                              .rows = rows,
+                              .experts = experts,
+                              .top_k = top_k,
+                              .given = given.data(),
+                              .changed = changed.data()}));
+      return out;
+    };
+    std::vector<uint8_t> changed;
+    const Routes same = take(own.ids, changed);
+    EXPECT_EQ(same.ids, own.ids);
+    EXPECT_EQ(same.weights, own.weights) << "the bits of what it would choose";
+    EXPECT_EQ(changed, std::vector<uint8_t>(rows, 0));
+    // Others, the same in another order, and none.
+    auto given = own.ids;
+    for (int32_t& id : std::span(given).first(3)) id = (id + 1) % experts;
+    std::swap(given[3], given[5]);
+    given[6] = -1;
+    const Routes other = take(given, changed);
+    EXPECT_EQ(std::vector<int32_t>(other.ids.begin(), other.ids.begin() + 6),
+              std::vector<int32_t>(given.begin(), given.begin() + 6));
+    EXPECT_EQ(changed[1], 0) << "the same experts";
+    EXPECT_EQ(changed[2], 0) << "it chose";
+    EXPECT_EQ(std::vector<int32_t>(other.ids.begin() + 6, other.ids.end()),
+              std::vector<int32_t>(own.ids.begin() + 6, own.ids.end()));
+    const auto p = reference::softmax(std::span(own.logits).first(experts));
+    double total = 0;
+    for (int rank = 0; rank < top_k; ++rank) total += p[given[rank]];
+    for (int rank = 0; rank < top_k; ++rank)
+      EXPECT_NEAR(other.weights[rank], normalise ? p[given[rank]] / total : p[given[rank]], 1e-6);
+  }
+}
+
+TEST_P(ExpertsTest, experts_that_are_given_twice_or_do_not_exist_are_refused) {
+  Stream cpu = stream();
+  const Routes own = random_routes(cpu, 4, 5, 2);
+  for (const auto& [place, id] : {std::pair{3, 5}, {3, -1}, {2, -2}, {5, -9}}) {
+    auto given = own.ids;
+    given[place] = id;
+    Routes out = own;
+    const auto refused = [&] {
+      return route(cpu, {.logits = own.logits.data(),
+                         .ids = out.ids.data(),
+                         .weights = out.weights.data(),
+                         .rows = 4,
+                         .experts = 5,
+                         .top_k = 2,
+                         .given = given.data()});
+    };
+    EXPECT_EQ(refused().code(), Code::kInvalid) << place << " " << id;
+    given = own.ids;
+    given[3] = given[2];
+    EXPECT_NE(refused().message().find("row 1 is given expert"), std::string::npos) << refused().message();
+  }
+}
+
 TEST_P(ExpertsTest, a_row_goes_to_the_experts_of_its_largest_logits_with_their_probabilities) {
   Stream cpu = stream();
   for (const auto& [rows, experts, top_k] : {std::tuple{40, 7, 3}, {33, 128, 8}, {3, 1, 1}, {5, 20, 20}}) {

@@ -39,6 +39,7 @@ std::vector<Answer> said_on(const Place& place, const ModelConfig& config, Weigh
   EXPECT_TRUE((*executor)->clear(std::vector<int>{5, 0, 3, 7}));
   std::vector<Answer> said;
   const auto run = [&](Plan plan) {
+    plan.routes = config.experts.count > 0;
     const auto ticket = (*executor)->submit(std::move(plan));
     ASSERT_TRUE(ticket) << ticket.error().to_string();
     auto answer = (*executor)->collect(*ticket);

@@ -90,6 +90,7 @@ class LateExecutor final : public Executor {
     for (const auto& [row, token] : plan.later) tokens[row] = drawn_.at({token.ticket, token.draw});
     Plan reversed;
     reversed.before_flip = plan.before_flip;
+    reversed.routes = plan.routes;
     std::vector<int> row_of(tokens.size());
     for (auto r = plan.batch.runs.rbegin(); r != plan.batch.runs.rend(); ++r) {
       for (int i = 0; i < r->rows; ++i) row_of[r->row + i] = static_cast<int>(reversed.batch.tokens.size()) + i;
@@ -114,6 +115,13 @@ class LateExecutor final : public Executor {
     std::ranges::reverse(answer.draws);
     std::ranges::reverse(answer.tops);
     std::ranges::reverse(answer.likeliest);
+    if (plan.routes) {
+      const auto routes = answer.routes;
+      const size_t width = routes.size() / tokens.size();
+      for (size_t row = 0; row < tokens.size(); ++row)
+        std::copy_n(routes.begin() + static_cast<ptrdiff_t>(row_of[row] * width), width,
+                    answer.routes.begin() + static_cast<ptrdiff_t>(row * width));
+    }
     const auto picks = answer.picks;
     for (size_t i = 0; i < order.size(); ++i) answer.picks[order[i]] = picks[i];
     for (size_t i = 0; i < answer.draws.size(); ++i)

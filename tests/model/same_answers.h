@@ -21,6 +21,7 @@ inline void expect_same(const std::vector<Answer>& got, const std::vector<Answer
     EXPECT_EQ(got[i].picks, expected[i].picks) << "plan " << i;
     EXPECT_EQ(got[i].likeliest, expected[i].likeliest) << "plan " << i;
     EXPECT_EQ(got[i].tops, expected[i].tops) << "plan " << i;
+    EXPECT_EQ(got[i].routes, expected[i].routes) << "plan " << i;
   }
 }
 

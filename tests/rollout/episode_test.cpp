@@ -42,7 +42,9 @@ class EpisodeTest : public testing::Test {
  protected:
   using Words = std::vector<std::string>;
 
-  static Episode::Settings settings() { return {.numerics_id = "n", .patience = 30s}; }
+  static Episode::Settings settings() {
+    return {.numerics_id = "n", .routes = {.layers = 1, .top_k = 1, .experts = 8}, .patience = 30s};
+  }
   static LeaseTerms lease() { return {.key = kKey, .group = 3, .kind = "echo", .min_version = 2, .max_version = 4}; }
 
   Words step(const Episode::Event& event) { return step(*episode_, event); }
@@ -373,9 +375,10 @@ TEST_F(EpisodeTest, only_what_is_tokens_and_a_sandbox_goes_to_another_rollout) {
 
 TEST_F(EpisodeTest, one_that_is_being_sampled_goes_on_after_the_same_tokens_elsewhere) {
   reach(Waiting::kTokens);
-  step(Episode::Sampled{7, -1, 3});
+  step(Episode::Sampled{7, -1, 3, 0, {4, 5, 6}});
   EXPECT_EQ(step(Episode::Stolen{"there"}), (Words{"end sampling", "hand over to there"}));
   EXPECT_TRUE(handover_.is_sampling);
+  EXPECT_EQ(handover_.trajectory.routes.recorded, (std::vector<uint8_t>{1, 1, 1, 0}));
   EXPECT_EQ(step(Episode::Sampled{8, -1, 3}), Words{}) << "of a pass that was under way";
   Episode taken(handover_, settings(), now_);
   EXPECT_EQ(step(taken, Episode::Tick{3}), Words{"claim"});
@@ -384,7 +387,10 @@ TEST_F(EpisodeTest, one_that_is_being_sampled_goes_on_after_the_same_tokens_else
   EXPECT_EQ(step(taken, Episode::Tick{3}), Words{"resume"});
   EXPECT_EQ(taken.trajectory().tokens, (std::vector<int32_t>{1, 2, 3, 7}));
   EXPECT_EQ(taken.turn_tokens().size(), 1u);
-  step(taken, Episode::Sampled{8, -2, 4});
+  // Its engine computes all tokens again, by newer weights, and tells all routes; those that are known stay.
+  step(taken, Episode::Sampled{8, -2, 4, 0, {1, 1, 1, 7}});
+  EXPECT_EQ(taken.trajectory().routes.ids, (std::vector<uint8_t>{4, 5, 6, 7, 0}));
+  EXPECT_EQ(taken.trajectory().routes.recorded, (std::vector<uint8_t>{1, 1, 1, 1, 0}));
   EXPECT_EQ(step(taken, Episode::TurnEnded{an_answer(), false}), Words{"call 1 turn 1 the answer"});
   EXPECT_EQ(taken.trajectory().versions, (std::vector<uint64_t>{0, 0, 0, 3, 4}));
   EXPECT_EQ(step(Episode::Gone{kKey, 1}), (Words{"end sampling", "over 2"})) << "the sandbox is the other's now";

@@ -90,6 +90,8 @@ class WorkerTest : public testing::Test {
     ASSERT_TRUE(coordinator_.send("rollout-0", welcome));
   }
 
+  static constexpr RouteShape kRoutes{.layers = 2, .top_k = 1, .experts = 4};
+
   // Episode 5 comes from another rollout, in the middle of a call, with sandbox 9; it needs weights 3.
   void take_over() {
     welcome();
@@ -97,9 +99,11 @@ class WorkerTest : public testing::Test {
     episode.lease = {
         .key = {.episode = 5, .attempt = 1}, .kind = "echo", .split = "train", .min_version = 3, .max_version = 3};
     episode.trajectory.key = episode.lease.key;
+    episode.trajectory.routes.shape = kRoutes;
     const std::vector<int32_t> prompt = {1, 40, 41};
     episode.trajectory.append(prompt);
     episode.trajectory.append_sampled(42, -1.5f, 3);
+    episode.trajectory.append_routes(0, std::vector<uint8_t>{0, 1, 2, 3, 1, 0});
     episode.sandbox = 9;
     episode.turns = 1;
     episode.max_turns = 4;
@@ -207,6 +211,11 @@ TEST_F(WorkerTest, a_sandbox_that_went_to_another_rollout_is_not_let_go_when_it_
   const auto handed_over = steal(thief);
   ASSERT_TRUE(handed_over && handed_over->body().isHandover());
   ASSERT_EQ(handed_over->body().getHandover().getEnvLease(), 9u);
+  const auto handover = read_handover(*handed_over);
+  ASSERT_TRUE(handover) << handover.error().to_string();
+  EXPECT_EQ(handover->trajectory.routes.shape, kRoutes);
+  EXPECT_EQ(handover->trajectory.routes.recorded, (std::vector<uint8_t>{1, 1, 1, 0}));
+  EXPECT_EQ(handover->trajectory.routes.ids, (std::vector<uint8_t>{0, 1, 2, 3, 1, 0, 0, 0}));
   wire::Outgoing gone;
   write_claim({.episode = 5, .attempt = 1}, 2, gone.body().initClaimed());
   ASSERT_TRUE(coordinator_.send("rollout-0", gone));

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/random.h"
+#include "model/routes.h"
 #include "tests/model/emulated.h"
 #include "tests/model/small_families.h"
 #include "trainer/learn/learner.h"
@@ -28,8 +29,11 @@ model::Weights random_weights(const model::ModelConfig& config, model::WeightFor
 }
 
 // Groups that share prompts of more than a page, so that branches begin in the middle of one.
-std::vector<Sample> sampled(int vocabulary, uint64_t groups = 2) {
-  Random random(17);
+// Samples of a mixture have routes, which are their prompt's and else those of nobody.
+std::vector<Sample> sampled(const model::ModelConfig& config, uint64_t groups = 2) {
+  const int vocabulary = config.vocabulary;
+  const RouteShape shape = model::route_shape(config);
+  Random random(17), chance(18);
   std::vector<Sample> samples;
   for (uint64_t group = 0; group < groups; ++group) {
     std::vector<int32_t> prompt(70 + 9 * group);
@@ -42,6 +46,18 @@ std::vector<Sample> sampled(int vocabulary, uint64_t groups = 2) {
       std::fill(sample.trained.begin() + static_cast<long>(prompt.size()), sample.trained.end(), 1);
       sample.logprobs.assign(sample.tokens.size(), -4.0f);
       sample.versions.assign(sample.tokens.size(), 0);
+      sample.routes.shape = shape;
+      sample.routes.resize(sample.tokens.size());
+      const size_t alike = i == 0 ? 0 : prompt.size() - 5;
+      for (size_t t = 0; shape.any() && t + 1 < sample.tokens.size(); ++t) {
+        std::vector<uint8_t> row(shape.row_bytes());
+        for (size_t at = 0; at < shape.choices(); at += shape.top_k) {
+          const auto first = static_cast<uint32_t>(chance.below(shape.experts));
+          for (uint32_t rank = 0; rank < shape.top_k; ++rank) shape.set(row, at + rank, (first + rank) % shape.experts);
+        }
+        if (t < alike) row.assign(samples.back().routes.row(t).begin(), samples.back().routes.row(t).end());
+        sample.routes.record(t, row);
+      }
       samples.push_back(std::move(sample));
     }
   }
@@ -67,7 +83,7 @@ Learned learn_on(const model::Place& place, const model::ModelConfig& config, mo
   }
   Learned learned;
   for (uint64_t step = 0; step < 2; ++step) {
-    auto metrics = learner->reinforce(sampled(config.vocabulary, groups), algorithm, step);
+    auto metrics = learner->reinforce(sampled(config, groups), algorithm, step);
     EXPECT_TRUE(metrics) << metrics.error().to_string();
     if (metrics) learned.metrics.push_back(*metrics);
   }
@@ -83,6 +99,8 @@ void expect_same(const Learned& got, const Learned& expected) {
     EXPECT_EQ(got.metrics[i].entropy, expected.metrics[i].entropy);
     EXPECT_EQ(got.metrics[i].kl, expected.metrics[i].kl);
     EXPECT_EQ(got.metrics[i].of_loss, expected.metrics[i].of_loss);
+    EXPECT_EQ(got.metrics[i].routes_taken, expected.metrics[i].routes_taken);
+    EXPECT_EQ(got.metrics[i].routes_changed, expected.metrics[i].routes_changed);
     EXPECT_GT(got.metrics[i].grad_norm, 0);
   }
   EXPECT_EQ(got.weights, expected.weights);
@@ -157,7 +175,7 @@ TEST(DeviceTape, gradients_on_the_device_take_the_memory_that_is_said_beforehand
   auto learner = Learner::create(random_weights(config, model::WeightFormat::kBf16), emulated(0), settings);
   ASSERT_TRUE(learner) << learner.error().to_string();
   EXPECT_EQ(learner->memory().slots, 0);
-  ASSERT_TRUE(learner->imitate(sampled(config.vocabulary, 8)));
+  ASSERT_TRUE(learner->imitate(sampled(config, 8)));
   const auto said = Learner::memory_of(config, model::WeightFormat::kBf16, settings, false, 1, nullptr, true);
   ASSERT_TRUE(said) << said.error().to_string();
   EXPECT_EQ(said->slots, learner->memory().slots);
@@ -212,7 +230,7 @@ class DeviceSlotSum : public testing::Test {
   kernels::Stream stream_ = std::move(*kAvx2.host_stream());
   Tape host_{config_, config_.max_positions};
   std::unique_ptr<Tape> device_;
-  std::vector<Sample> samples_ = sampled(config_.vocabulary, kSlots);
+  std::vector<Sample> samples_ = sampled(config_, kSlots);
   std::vector<bool> used_ = std::vector<bool>(kSlots, true);
   std::vector<uint8_t> learned_;
 };
@@ -281,7 +299,7 @@ TEST(DeviceTape, a_sample_longer_than_the_model_is_refused_as_on_a_cpu) {
   for (const model::Place& place : {kAvx2, emulated(0)}) {
     auto learner = Learner::create(random_weights(config, model::WeightFormat::kBf16), place, {});
     ASSERT_TRUE(learner) << learner.error().to_string();
-    const auto metrics = learner->reinforce(sampled(config.vocabulary), {}, 0);
+    const auto metrics = learner->reinforce(sampled(config), {}, 0);
     ASSERT_FALSE(metrics);
     said.push_back(metrics.error().to_string());
   }

@@ -19,7 +19,10 @@ std::vector<Sample> told_samples() {
            .group = 7,
            .turn_rewards = {0.5, -1},
            .part = 3,
-           .later_segments = {1}},
+           .later_segments = {1},
+           .routes = {.shape = {.layers = 2, .top_k = 1, .experts = 300},
+                      .recorded = {1, 0, 1},
+                      .ids = {0x2b, 1, 7, 0, 0, 0, 0, 0, 3, 0, 4, 0}}},
           {.tokens = {9}, .trained = {1}, .logprobs = {}, .versions = {}, .advantage = 2, .group = {}},
           {.tokens = {}, .trained = {}, .logprobs = {}, .versions = {}, .advantage = 0, .group = 0}};
 }
@@ -37,6 +40,7 @@ void expect_told(const std::vector<Sample>& got) {
     EXPECT_EQ(got[i].turn_rewards, expected[i].turn_rewards);
     EXPECT_EQ(got[i].part, expected[i].part);
     EXPECT_EQ(got[i].later_segments, expected[i].later_segments);
+    EXPECT_EQ(got[i].routes, expected[i].routes);
   }
 }
 

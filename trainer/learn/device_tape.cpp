@@ -114,7 +114,8 @@ Status Tape::DevicePass::send_tree(const TokenTree& tree) {
 }
 
 Result<std::vector<float>> Tape::DevicePass::forward(kernels::Stream&, const model::Weights& weights,
-                                                     const TokenTree& tree, std::span<const TokenPick> picks) {
+                                                     const TokenTree& tree, std::span<const TokenPick> picks,
+                                                     const TreeRoutes* routes) {
   begin(*TRY(on_device(weights)));
   tree_ = &tree;
   rows_ = static_cast<int>(tree.tokens.size());
@@ -122,8 +123,27 @@ Result<std::vector<float>> Tape::DevicePass::forward(kernels::Stream&, const mod
   arena_.reset();
   routes_used_ = 0;
   TRY(send_tree(tree));
+  TRY(send_routes(routes));
   hidden_ = TRY(hidden_states(*this, layout_));
+  if (routes != nullptr) TRY(count_routes(*routes));
   return head(picks);
+}
+
+Status Tape::DevicePass::send_routes(const TreeRoutes* routes) {
+  given_ = {};
+  counts_ = given_routes_of(routes);
+  if (routes == nullptr) return {};
+  given_.ids = TRY(given_ids_.send(*stream_, routes->ids));
+  given_.changed = TRY(grown(*stream_, given_changed_, static_cast<size_t>(rows_) * routes->shape.layers, "routes"));
+  return {};
+}
+
+Status Tape::DevicePass::count_routes(const TreeRoutes& routes) {
+  std::vector<int32_t> changed(static_cast<size_t>(rows_) * routes.shape.layers);
+  TRY(stream_->download(std::span(changed), given_.changed));
+  TRY(stream_->wait());
+  counts_.changed = std::count(changed.begin(), changed.end(), 1);
+  return {};
 }
 
 Result<Tape::DevicePass::Element*> Tape::DevicePass::head_states(std::span<const int> rows) {
@@ -288,7 +308,12 @@ auto Tape::DevicePass::swiglu(const Tensor& gate_up) -> Result<Tensor> {
 auto Tape::DevicePass::dispatch(const Tensor& x, int router, int router_bias) -> Result<Tensor> {
   const size_t place = routes_used_++;
   if (routes_.size() < routes_used_) routes_.emplace_back();
-  TRY(choose(x, router, router_bias, routes_[place]));
+  model::DeviceGivenRoutes given;
+  if (given_.ids != nullptr) {
+    given = {.ids = kernels::beyond(given_.ids, place * static_cast<size_t>(x.rows) * config_.experts.top_k),
+             .changed = kernels::beyond(given_.changed, place * static_cast<size_t>(x.rows))};
+  }
+  TRY(choose(x, router, router_bias, routes_[place], given));
   const Tensor out = TRY(record({.kind = kDispatch, .weight = router, .routes = place, .in = x, .kept = false},
                                 x.rows * config_.experts.top_k, x.columns));
   TRY(compute(records_.back(), x.data, out.data));

@@ -40,7 +40,8 @@ class Tape::DevicePass final : private DeviceTapeStream, public model::DeviceLay
                                                     int max_positions);
 
   Result<std::vector<float>> forward(kernels::Stream& stream, const model::Weights& weights, const TokenTree& tree,
-                                     std::span<const TokenPick> picks) override;
+                                     std::span<const TokenPick> picks, const TreeRoutes* routes) override;
+  GivenRoutes given_routes() const override { return counts_; }
   Status backward(std::span<const float> grad_logprobs, const model::Slice& gradients, std::vector<float>* entropies,
                   std::span<const uint8_t> learned) override;
   Result<std::vector<int32_t>> argmax(std::span<const int> rows) override;
@@ -92,6 +93,8 @@ class Tape::DevicePass final : private DeviceTapeStream, public model::DeviceLay
   Result<const model::DeviceWeights*> on_device(const model::Weights& weights);
   Status send_tree(const TokenTree& tree);
   Status send_runs();
+  Status send_routes(const TreeRoutes* routes);
+  Status count_routes(const TreeRoutes& routes);
   Result<std::vector<float>> head(std::span<const TokenPick> picks);
   Result<Element*> head_states(std::span<const int> rows);
 
@@ -139,6 +142,10 @@ class Tape::DevicePass final : private DeviceTapeStream, public model::DeviceLay
   std::vector<kernels::DeviceBuffer<float>> log_sums_;  // of each layer
   std::vector<model::DeviceRoutes> routes_;             // of each layer with experts
   size_t routes_used_ = 0;
+  Sent<int32_t> given_ids_;                       // of the pass at hand, where experts are given
+  kernels::DeviceBuffer<int32_t> given_changed_;  // [layers][rows]
+  model::DeviceGivenRoutes given_;                // of all layers
+  GivenRoutes counts_;
   Tensor hidden_;
 
   // The tree: of its rows, and of rows that a page begins with which belong to ancestors.

@@ -250,11 +250,15 @@ Result<std::vector<Learner::Outcome>> Learner::accumulate(std::span<const Sample
     sum.trained_tokens += of_slot.trained_tokens;
     sum.sample_tokens += of_slot.sample_tokens;
     sum.tree_tokens += of_slot.tree_tokens;
+    sum.routes_taken += of_slot.routes_taken;
+    sum.routes_changed += of_slot.routes_changed;
     sum.any = sum.any || of_slot.any;
   }
   metrics.trained_tokens += sum.trained_tokens;
   metrics.sample_tokens += sum.sample_tokens;
   metrics.tree_tokens += sum.tree_tokens;
+  metrics.routes_taken += sum.routes_taken;
+  metrics.routes_changed += sum.routes_changed;
   double entropy = 0;
   int64_t entropy_tokens = 0;
   const size_t drawn = without_demonstrations(samples).size();  // the entropy is that of the policy's own samples

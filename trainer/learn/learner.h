@@ -21,6 +21,7 @@
 #include <span>
 #include <vector>
 
+#include "base/expert_routes.h"
 #include "base/json.h"
 #include "model/executor.h"
 #include "model/weights.h"
@@ -53,6 +54,9 @@ struct Sample {
   // sequence of the loss whatever their number. The last turn of a segment that another follows is a summary, which has
   // no turn reward of its own.
   std::vector<uint32_t> later_segments = {};
+  // The experts that the sampler's tokens went to, which the passes of the model that learns take, too; empty: they
+  // choose. Reference models and teachers choose by themselves.
+  ExpertRoutes routes = {};
 };
 
 // The part of a demonstration, whose term is Algorithm::demonstrations. It has no logprobs, versions or group, and
@@ -103,6 +107,9 @@ struct StepMetrics {
   double max_abs_logprob_diff =
       0;  // against the sampler, over tokens of versions that are at hand: this one, and some of the last
   int64_t compared_tokens = 0;
+  // Of rows computed, times layers with experts: those whose experts were recorded and taken, and of them those that
+  // the weights now would choose otherwise.
+  int64_t routes_taken = 0, routes_changed = 0;
   std::map<std::string, double> of_loss;  // that this loss alone has: a critic's, or those of the user's own
   std::vector<UpdateMetrics> updates;     // of a step of several
   // Where kinds of task have algorithms of their own: loss, samples, tokens and means of each (parts.h).
@@ -273,7 +280,8 @@ class Learner {
   };
   Result<Pass> pass_through(std::span<const Sample> samples, std::span<const size_t> rows, const LossBatch& batch,
                             const Rows& returns, const Algorithm& algorithm, uint64_t version);
-  // How far a sample's logprobs are from the sampler's, where `version` sampled them.
+  // How far a sample's logprobs are from the sampler's, where `version` sampled them. Where routes are taken, of tokens
+  // alone that no other version has sampled one before, whose routes would not be those of `version`.
   static void compare(const Sample& sample, const TokenLogprobs& at, uint64_t version, Outcome& outcome);
   // Of a demonstration in a batch whose demonstrations have so many trained tokens.
   static void imitate(const TokenLogprobs& at, double tokens, const DemonstrationTerm& term,
@@ -290,6 +298,7 @@ class Learner {
   // What a slot's passes count.
   struct PassCounts {
     int64_t trained_tokens = 0, sample_tokens = 0, tree_tokens = 0;
+    int64_t routes_taken = 0, routes_changed = 0;
     bool any = false;  // whether there was a gradient
   };
   // Of the samples at `places`, in that order.

@@ -21,9 +21,12 @@ void take_means(std::map<std::string, double> means, StepMetrics& metrics) {
 }
 
 void Learner::compare(const Sample& sample, const TokenLogprobs& at, uint64_t version, Outcome& outcome) {
+  bool others = false;  // have sampled tokens of the segment
   for (size_t i = 1, place = 0; i < sample.tokens.size(); ++i) {
+    if (std::ranges::binary_search(sample.later_segments, static_cast<uint32_t>(i))) others = false;
     if (!sample.trained[i]) continue;
-    if (sample.versions[i] == version) {
+    others = others || sample.versions[i] != version;
+    if (sample.versions[i] == version && (sample.routes.empty() || !others)) {
       outcome.max_abs_logprob_diff =
           std::max(outcome.max_abs_logprob_diff, std::abs(at.logprobs[place] - sample.logprobs[i]));
       ++outcome.compared_tokens;

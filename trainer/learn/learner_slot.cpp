@@ -1,8 +1,9 @@
 // The passes of one slot: forward over the trees of its samples, their gradients, and back.
 #include <algorithm>
 
-#include "base/segments.h"
+#include "model/routes.h"
 #include "trainer/learn/learner.h"
+#include "trainer/learn/routed_views.h"
 
 namespace tandem::trainer {
 
@@ -30,14 +31,16 @@ Result<Learner::PassCounts> Learner::run_slot(std::span<const Sample> samples, s
                                               std::span<Outcome> outcomes, std::span<double> head_gradient,
                                               Asked asked) {
   PassCounts sum;
+  std::vector<const Sample*> of_slot;
+  for (const size_t place : places) of_slot.push_back(&samples[place]);
+  const RoutedViews routed = TRY(RoutedViews::create(of_slot, model::route_shape(weights_->config())));
   for (size_t begin = 0; begin < places.size();) {
     std::vector<View> views;
     std::vector<size_t> first_views;  // of each sample
     TreeRows size;
     size_t end = begin;
     for (; end < places.size(); ++end) {
-      const Sample& sample = samples[places[end]];
-      const auto segments = split_at(View(sample.tokens), sample.later_segments);
+      const auto segments = routed.segments(end);
       if (end > begin && rows_with(size, segments) > settings_.max_pass_tokens) break;
       first_views.push_back(views.size());
       for (const View segment : segments) {
@@ -46,7 +49,8 @@ Result<Learner::PassCounts> Learner::run_slot(std::span<const Sample> samples, s
       }
     }
     first_views.push_back(views.size());
-    const TokenTree tree = merge(views);
+    TokenTree tree = merge(views);
+    const TreeRoutes routes = routed.translate(tree);
     struct Wanted {
       TokenPick pick;
       size_t sample;  // of the pass
@@ -80,7 +84,11 @@ Result<Learner::PassCounts> Learner::run_slot(std::span<const Sample> samples, s
       hand_out(TRY(teacher_tape_->forward(stream_, *teacher_, tree, picks)), &TokenLogprobs::teacher_logprobs);
     // The tape keeps the last pass for the way back.
     if (reference_) hand_out(TRY(tape_->forward(stream_, *reference_, tree, picks)), &TokenLogprobs::ref_logprobs);
-    hand_out(TRY(tape_->forward(stream_, *weights_, tree, picks)), &TokenLogprobs::logprobs);
+    hand_out(TRY(tape_->forward(stream_, *weights_, tree, picks, routed.any() ? &routes : nullptr)),
+             &TokenLogprobs::logprobs);
+    const auto [taken, changed] = tape_->given_routes();
+    sum.routes_taken += taken;
+    sum.routes_changed += changed;
     // The row of the head's states that each sample's tokens read.
     std::vector<std::vector<size_t>> state_rows(critic_ ? counts.size() : 0);
     std::vector<float> states;

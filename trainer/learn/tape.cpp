@@ -11,8 +11,10 @@ namespace tandem::trainer {
 
 template <typename T>
 Result<std::vector<float>> Tape::TapeOps<T>::forward(kernels::Stream& stream, const model::Weights& weights,
-                                                     const TokenTree& tree, std::span<const TokenPick> picks) {
+                                                     const TokenTree& tree, std::span<const TokenPick> picks,
+                                                     const TreeRoutes* routes) {
   this->begin(stream, weights);
+  given_ = routes;
   tree_ = &tree;
   rows_ = static_cast<int>(tree.tokens.size());
   records_.clear();
@@ -145,7 +147,8 @@ template <typename T>
 Result<model::BasicTensor<T>> Tape::TapeOps<T>::dispatch(const Tensor& x, int router, int router_bias) {
   const size_t place = routes_used_++;
   if (routes_.size() < routes_used_) routes_.emplace_back();
-  TRY(model::choose(*stream_, *weights_, router, router_bias, x, routes_[place]));
+  TRY(model::choose(*stream_, *weights_, router, router_bias, x, routes_[place],
+                    given_ != nullptr ? given_->layer(place) : std::span<const int32_t>()));
   const Tensor out = record({.kind = kDispatch, .weight = router, .routes = place, .in = x, .kept = false},
                             x.rows * routes_[place].top_k, x.columns);
   TRY(compute(records_.back(), x.data, out.data));
@@ -227,9 +230,15 @@ Result<std::unique_ptr<Tape>> Tape::on_device(const kernels::Device& device, con
 }
 
 Result<std::vector<float>> Tape::forward(kernels::Stream& stream, const model::Weights& weights, const TokenTree& tree,
-                                         std::span<const TokenPick> picks) {
-  return pass_->forward(stream, weights, tree, picks);
+                                         std::span<const TokenPick> picks, const TreeRoutes* routes) {
+  if (routes != nullptr) {
+    const RouteShape shape = model::route_shape(weights.config());
+    if (!routes->shape.any() || routes->shape != shape || routes->ids.size() != tree.tokens.size() * shape.choices())
+      return fail(Status::invalid("the routes to take are not of the model and the rows of the tree"));
+  }
+  return pass_->forward(stream, weights, tree, picks, routes);
 }
+Tape::GivenRoutes Tape::given_routes() const { return pass_->given_routes(); }
 Status Tape::backward(std::span<const float> grad_logprobs, const model::Slice& gradients,
                       std::vector<float>* entropies, std::span<const uint8_t> learned,
                       std::span<const float> grad_states) {

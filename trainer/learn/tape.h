@@ -18,6 +18,7 @@
 #include "kernels/lm_head.h"
 #include "model/slice.h"
 #include "model/weights.h"
+#include "trainer/learn/routed_views.h"
 #include "trainer/learn/slots.h"
 #include "trainer/learn/token_tree.h"
 
@@ -36,9 +37,16 @@ class Tape {
   static Result<std::unique_ptr<Tape>> on_device(const kernels::Device& device, const model::Weights& like,
                                                  int max_positions);
 
-  // Runs the tree forward and gives the logprob of each pick (sorted by row). Forgets the pass before.
+  // Runs the tree forward and gives the logprob of each pick (sorted by row). Forgets the pass before. `routes`, where
+  // given, are the experts that rows take in place of their routers' choice; routers learn by the weights of those.
+  // They must live until the way back. kInvalid where they are not of the model or of the tree.
   Result<std::vector<float>> forward(kernels::Stream& stream, const model::Weights& weights, const TokenTree& tree,
-                                     std::span<const TokenPick> picks);
+                                     std::span<const TokenPick> picks, const TreeRoutes* routes = nullptr);
+  // Of the last forward pass: rows times layers whose experts were given, and those whose router would choose others.
+  struct GivenRoutes {
+    int64_t given = 0, changed = 0;
+  };
+  GivenRoutes given_routes() const;
   // Adds dLoss/dparameter to `gradients`, fp32, laid out as the weights, of the host or of this tape's slot_memory(),
   // given dLoss/dlogprob of each pick of the last forward pass. Weights must be for training, so not float32, and
   // unchanged since. `entropies`, when given, gets one entry a distinct picked row. `learned` says by parameter whose

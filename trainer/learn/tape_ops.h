@@ -47,12 +47,17 @@ T* grown(std::vector<T>& buffer, size_t count) {
   return buffer.data();
 }
 
+// How many choices are given; of those that routers would make otherwise, none.
+Tape::GivenRoutes given_routes_of(const TreeRoutes* routes);
+
 // A pass in some number format.
 class Tape::Pass {
  public:
   virtual ~Pass() = default;
   virtual Result<std::vector<float>> forward(kernels::Stream& stream, const model::Weights& weights,
-                                             const TokenTree& tree, std::span<const TokenPick> picks) = 0;
+                                             const TokenTree& tree, std::span<const TokenPick> picks,
+                                             const TreeRoutes* routes) = 0;
+  virtual GivenRoutes given_routes() const = 0;
   virtual Status backward(std::span<const float> grad_logprobs, const model::Slice& gradients,
                           std::vector<float>* entropies, std::span<const uint8_t> learned) = 0;
   // Those of the picked rows, and their gradient for the next backward pass; not everywhere.
@@ -77,7 +82,8 @@ class Tape::TapeOps final : public model::LayerOps<T>, public Tape::Pass {
   using model::LayerOps<T>::LayerOps;
 
   Result<std::vector<float>> forward(kernels::Stream& stream, const model::Weights& weights, const TokenTree& tree,
-                                     std::span<const TokenPick> picks) override;
+                                     std::span<const TokenPick> picks, const TreeRoutes* routes) override;
+  GivenRoutes given_routes() const override;
   Status backward(std::span<const float> grad_logprobs, const model::Slice& gradients, std::vector<float>* entropies,
                   std::span<const uint8_t> learned) override;
   Result<std::vector<float>> states() override;
@@ -153,6 +159,7 @@ class Tape::TapeOps final : public model::LayerOps<T>, public Tape::Pass {
   std::vector<model::Routes> routes_;             // of each layer with experts
   std::vector<model::LatentQueries<T>> latents_;  // of each layer, where attention is latent
   size_t routes_used_ = 0;
+  const TreeRoutes* given_ = nullptr;  // of the pass at hand; null: none
   Tensor hidden_;
   model::TreePages<T> pages_{shape_};
   TreePaths paths_;

@@ -84,7 +84,25 @@ size_t Tape::TapeOps<T>::kept_bytes() const {
   return bytes;
 }
 
+// Of all rows that have experts given in one layer, and so in all.
+Tape::GivenRoutes given_routes_of(const TreeRoutes* routes) {
+  Tape::GivenRoutes counts;
+  if (routes == nullptr) return counts;
+  for (size_t row = 0; row < routes->ids.size(); row += routes->shape.top_k) counts.given += routes->ids[row] >= 0;
+  return counts;
+}
+
+template <typename T>
+Tape::GivenRoutes Tape::TapeOps<T>::given_routes() const {
+  GivenRoutes counts = given_routes_of(given_);
+  for (size_t layer = 0; given_ != nullptr && layer < routes_used_; ++layer)
+    counts.changed += std::count(routes_[layer].changed.begin(), routes_[layer].changed.end(), 1);
+  return counts;
+}
+
 template size_t Tape::TapeOps<bf16>::kept_bytes() const;
+template Tape::GivenRoutes Tape::TapeOps<bf16>::given_routes() const;
+template Tape::GivenRoutes Tape::TapeOps<float>::given_routes() const;
 template size_t Tape::TapeOps<float>::kept_bytes() const;
 
 }  // namespace tandem::trainer

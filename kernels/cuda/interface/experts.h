@@ -10,6 +10,8 @@ typedef struct TandemCudaRoute {
   int sigmoid, normalise;
   int rows, experts, top_k;
   int groups, top_k_groups; /* as kernels/experts.h has them, at most 64 groups; 0 groups: one */
+  const int32_t* given; /* [rows][top_k] or null: experts that rows take; an id out of range first: the row chooses */
+  int32_t* changed;     /* [rows] or null; written where `given` is: 1 where the row would choose other experts */
 } TandemCudaRoute;
 int tandem_cuda_route(TandemCudaStream stream, const TandemCudaRoute* arguments);
 

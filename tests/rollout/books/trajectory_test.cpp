@@ -36,6 +36,71 @@ TEST(TrajectoryStore, gives_back_what_it_stored_though_its_folder_is_moved_away)
   fs::remove_all(folder);
 }
 
+Trajectory with_routes(uint32_t experts) {
+  Trajectory trajectory{.key = {.episode = 3, .attempt = 1}};
+  trajectory.routes.shape = {.layers = 2, .top_k = 2, .experts = experts};
+  trajectory.append(std::vector<int32_t>{1, 2});
+  trajectory.append_sampled(7, -0.5f, 4);
+  const size_t width = trajectory.routes.shape.row_bytes();
+  std::vector<uint8_t> rows(2 * width);
+  for (size_t row = 0; row < 2; ++row) {
+    for (size_t at = 0; at < 4; ++at)
+      trajectory.routes.shape.set(std::span(rows).subspan(row * width, width), at,
+                                  static_cast<uint32_t>(at + row) * (experts - 1) / 4);
+  }
+  trajectory.append_routes(0, rows);
+  trajectory.begin_segment();
+  trajectory.append(std::vector<int32_t>{1});
+  trajectory.append_sampled(9, -1, 5);
+  // A place that is known stays as it is.
+  const std::vector<uint8_t> later(rows.begin() + static_cast<ptrdiff_t>(width), rows.end());
+  trajectory.append_routes(0, later);
+  trajectory.append_routes(0, std::vector<uint8_t>(width, 0));
+  return trajectory;
+}
+
+TEST(TrajectoryStore, gives_back_routes_of_one_byte_and_of_two) {
+  const fs::path folder = fs::temp_directory_path() / ("tandem-routes-" + std::to_string(::getpid()));
+  fs::remove_all(folder);
+  for (const uint32_t experts : {8u, 256u, 257u, 4096u}) {
+    const Trajectory trajectory = with_routes(experts);
+    EXPECT_EQ(trajectory.routes.recorded, (std::vector<uint8_t>{1, 1, 0, 1, 0}));
+    EXPECT_EQ(trajectory.routes.shape.id(trajectory.routes.row(1), 3), experts - 1);
+    EXPECT_EQ(trajectory.routes.shape.id(trajectory.routes.row(3), 3), experts - 1) << "of the first record";
+    EXPECT_EQ(trajectory.routes.ids.size(), 5u * 4 * (experts <= 256 ? 1 : 2));
+    auto store = TrajectoryStore::open(folder);
+    ASSERT_TRUE(store && store->append(trajectory));
+    const auto read = store->read(trajectory.key);
+    ASSERT_TRUE(read) << read.error().to_string();
+    EXPECT_EQ(*read, trajectory);
+    EXPECT_EQ(*TrajectoryStore::open_to_read(folder)->read(trajectory.key), trajectory) << "of a new index";
+  }
+  fs::remove_all(folder);
+}
+
+TEST(TrajectoryStore, routes_to_experts_that_there_are_not_are_damage) {
+  const fs::path folder = fs::temp_directory_path() / ("tandem-no-experts-" + std::to_string(::getpid()));
+  fs::remove_all(folder);
+  auto store = TrajectoryStore::open(folder);
+  ASSERT_TRUE(store);
+  const auto refuses = [&](const auto& spoil) {
+    Trajectory trajectory = with_routes(8);
+    spoil(trajectory.routes);
+    EXPECT_TRUE(store->append(trajectory));
+    const auto read = store->read(trajectory.key);
+    ASSERT_FALSE(read);
+    EXPECT_EQ(read.error().code(), Code::kCorrupt) << read.error().to_string();
+  };
+  refuses([](ExpertRoutes& routes) { routes.ids[0] = 8; });
+  refuses([](ExpertRoutes& routes) { routes.ids[1] = routes.ids[0]; });
+  refuses([](ExpertRoutes& routes) { routes.recorded[0] = 2; });
+  refuses([](ExpertRoutes& routes) { routes.shape.layers = 3; });
+  refuses([](ExpertRoutes& routes) { routes.shape.experts = 300; });
+  refuses([](ExpertRoutes& routes) { routes.shape.experts = 1; });
+  refuses([](ExpertRoutes& routes) { routes.shape.layers = kMostRouteLayers + 1; });
+  fs::remove_all(folder);
+}
+
 TEST(TrajectoryStore, segments_that_do_not_fit_the_tokens_are_damage) {
   const fs::path folder = fs::temp_directory_path() / ("tandem-segments-" + std::to_string(::getpid()));
   fs::remove_all(folder);
