@@ -127,7 +127,8 @@ Action add_mcp(CLI::App& command) {
       ->capture_default_str();
   command.add_flag("--json", options->json, "Print {url, token}")->needs(http);
   command.footer(
-      "Protocol revisions 2025-11-25, 2025-06-18 and 2025-03-26. Every client has a sandbox of its own, with the "
+      "Protocol revisions 2025-11-25, 2025-06-18 and 2025-03-26, and over standard input and output 2026-07-28. Every "
+      "client has a sandbox of its own, with the "
       "folder\n"
       "in it: what its shell keeps lasts as long as the client. Calls are those of `tandem tools call`, word for "
       "word.\n"

@@ -84,7 +84,8 @@ Json tool_schemas(std::span<const ForeignTool> tools) {
 }
 
 Result<std::optional<std::string>> read_foreign_tools(std::string_view server, const Json& result,
-                                                      std::vector<ForeignTool>& tools) {
+                                                      std::vector<ForeignTool>& tools,
+                                                      std::vector<std::string>& left_out) {
   const auto wrong = [&](std::string why) { return fail(Status::invalid("the list of its tools " + std::move(why))); };
   if (!result.is_object() || !result.contains("tools") || !result.at("tools").is_array()) return wrong("is not one");
   size_t bytes = 0;
@@ -94,18 +95,30 @@ Result<std::optional<std::string>> read_foreign_tools(std::string_view server, c
     if (!entry.is_object()) return wrong("has an entry that is no tool");
     ForeignTool tool;
     tool.tool = text_of(entry, "name");
-    if (!is_tool_name(tool.tool))
-      return wrong(fmt::format("has a tool whose name is not 1 to {} letters, digits, dashes, dots and underscores",
-                               kLongestTool));
+    const auto leave_out = [&](std::string_view why) {
+      constexpr size_t kLongestShown = 100;
+      const auto name = make_printable(std::string_view(tool.tool).substr(0, kLongestShown));
+      if (left_out.size() < kMostForeignTools) left_out.push_back(fmt::format("\"{}\" {}", name, why));
+    };
+    if (!is_tool_name(tool.tool)) {
+      leave_out(
+          fmt::format("has a name that is not 1 to {} letters, digits, dashes, dots and underscores", kLongestTool));
+      continue;
+    }
     tool.name = std::string(server).append(kForeignMark).append(tool.tool);
     tool.description = make_printable(text_of(entry, "description"));
     const auto schema = entry.find("inputSchema");
-    if (schema == entry.end() || !schema->is_object() || text_of(*schema, "type") != "object")
-      return wrong(fmt::format("has no inputSchema of an object for {}", tool.tool));
+    if (schema == entry.end() || !schema->is_object() || text_of(*schema, "type") != "object") {
+      leave_out("has no inputSchema of an object");
+      continue;
+    }
     tool.parameters = *schema;
     const bool doubled =
         std::any_of(tools.begin(), tools.end(), [&](const ForeignTool& other) { return other.tool == tool.tool; });
-    if (doubled) return wrong(fmt::format("has {} twice", tool.tool));
+    if (doubled) {
+      leave_out("is there twice, and the first is offered");
+      continue;
+    }
     bytes += tool.name.size() + tool.description.size() + dump_json(tool.parameters).size();
     tools.push_back(std::move(tool));
     if (tools.size() > kMostForeignTools || bytes > kMostForeignBytes)

@@ -43,10 +43,12 @@ struct ForeignTool {
 // The OpenAI array of them, as tool_schemas gives it.
 Json tool_schemas(std::span<const ForeignTool> tools);
 
-// The result of tools/list, one page of it, behind `tools`. kInvalid, naming what is wrong, for what is no such result
-// and for more than is taken; the cursor of the next page where there is one.
+// The result of tools/list, one page of it, behind `tools`; a tool that cannot be offered is told in `left_out`, with
+// the reason. kInvalid, naming what is wrong, for what is no such result and for more than is taken; the cursor of the
+// next page where there is one.
 Result<std::optional<std::string>> read_foreign_tools(std::string_view server, const Json& result,
-                                                      std::vector<ForeignTool>& tools);
+                                                      std::vector<ForeignTool>& tools,
+                                                      std::vector<std::string>& left_out);
 
 // The result of tools/call as an outcome: its texts; that there is something else, in words. kInvalid for what is no
 // such result.

@@ -20,6 +20,7 @@ enum class RpcCode : int {
   kUnknownMethod = -32601,
   kInvalidParams = -32602,
   kInternalError = -32603,
+  kUnsupportedRevision = -32022,  // of the Model Context Protocol
 };
 
 struct RpcError {

@@ -29,6 +29,8 @@ Json message_of(std::string_view method, const Json& params) {
   return {{"jsonrpc", "2.0"}, {"method", method}, {"params", params}};
 }
 
+Json client_info() { return {{"name", "tandem"}, {"version", "1"}}; }
+
 }  // namespace
 
 Result<std::unique_ptr<McpClient>> McpClient::begin(std::string server, FileDescriptor socket, Time deadline) {
@@ -39,12 +41,18 @@ Result<std::unique_ptr<McpClient>> McpClient::begin(std::string server, FileDesc
 }
 
 Status McpClient::initialize(Time deadline) {
-  const auto result = TRY(request("initialize",
-                                  {{"protocolVersion", kMcpRevisions.front()},
-                                   {"capabilities", Json::object()},
-                                   {"clientInfo", {{"name", "tandem"}, {"version", "1"}}}},
-                                  deadline, {}));
+  const auto answer = request(
+      "initialize",
+      {{"protocolVersion", kMcpRevisions.front()}, {"capabilities", Json::object()}, {"clientInfo", client_info()}},
+      deadline, {});
+  if (!answer && answer.error().code() == Code::kInvalid && lost_.ok()) return discover(deadline);
+  if (!answer) return answer.error();
+  const Json& result = *answer;
   const auto revision = result.is_object() ? result.value("protocolVersion", Json()) : Json();
+  if (revision == Json(kStatelessRevision)) {
+    stateless_ = true;
+    return {};
+  }
   const bool is_known =
       revision == Json(kOldestRevision) ||
       std::any_of(kMcpRevisions.begin(), kMcpRevisions.end(), [&](auto each) { return revision == Json(each); });
@@ -54,11 +62,22 @@ Status McpClient::initialize(Time deadline) {
   return send(message_of("notifications/initialized", Json::object()), deadline, {});
 }
 
+Status McpClient::discover(Time deadline) {
+  stateless_ = true;
+  const auto answer = request("server/discover", Json::object(), deadline, {});
+  if (!answer) return lose("knows neither initialize nor server/discover: " + answer.error().message());
+  const auto versions = answer->is_object() ? answer->value("supportedVersions", Json()) : Json();
+  if (versions.is_array() && std::find(versions.begin(), versions.end(), Json(kStatelessRevision)) != versions.end())
+    return {};
+  return lose("speaks the revisions " + make_printable(dump_json(versions).substr(0, 200)) +
+              " of the protocol, none of which is ours");
+}
+
 Status McpClient::list_tools(Time deadline) {
   Json params = Json::object();
   for (size_t page = 0; page < kMostPages; ++page) {
     const auto result = TRY(request("tools/list", params, deadline, {}));
-    auto cursor = read_foreign_tools(server_, result, tools_);
+    auto cursor = read_foreign_tools(server_, result, tools_, left_out_);
     if (!cursor) return lose("cannot be used: " + cursor.error().message());
     if (!*cursor) return {};
     params = {{"cursor", **cursor}};
@@ -83,6 +102,11 @@ Result<Json> McpClient::request(std::string_view method, const Json& params, Tim
   const uint64_t id = ++last_id_;
   Json message = message_of(method, params);
   message["id"] = id;
+  if (stateless_) {
+    message["params"]["_meta"] = {{kRevisionKey, kStatelessRevision},
+                                  {"io.modelcontextprotocol/clientInfo", client_info()},
+                                  {"io.modelcontextprotocol/clientCapabilities", Json::object()}};
+  }
   TRY(send(message, deadline, stop));
   auto answer = answer_to(id, deadline, stop);
   if (!answer) {
@@ -97,6 +121,8 @@ Result<Json> McpClient::request(std::string_view method, const Json& params, Tim
   if (!answer->error.message.empty())
     return fail(Status::invalid(fmt::format("the server {} refused: {}", server_,
                                             make_printable(answer->error.message.substr(0, kLongestWords)))));
+  if (answer->result.is_object() && answer->result.value("resultType", Json("complete")) != Json("complete"))
+    return fail(Status::invalid(fmt::format("the server {} asks for words of the user's, whom nobody asks", server_)));
   return std::move(answer->result);
 }
 
@@ -105,7 +131,9 @@ Result<RpcMessage> McpClient::answer_to(uint64_t id, Time deadline, const std::s
     while (!waiting_.empty()) {
       auto message = std::move(waiting_.front());
       waiting_.pop_front();
-      if (message.kind == RpcMessage::Kind::kResponse && message.id == Json(id)) return message;
+      // Some servers make a text of every id.
+      const bool is_ours = message.id == Json(id) || message.id == Json(std::to_string(id));
+      if (message.kind == RpcMessage::Kind::kResponse && is_ours) return message;
       if (message.kind == RpcMessage::Kind::kMalformed && ++strange_lines_ > kMostStrangeLines)
         return fail(lose("does not speak the protocol: " + message.error.message));
       if (message.kind != RpcMessage::Kind::kRequest) continue;  // old answers, and what it tells unasked

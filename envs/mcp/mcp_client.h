@@ -31,6 +31,8 @@ class McpClient {
 
   const std::string& server() const { return server_; }
   const std::vector<ForeignTool>& tools() const { return tools_; }
+  // Tools of the server that cannot be offered, each with the reason.
+  const std::vector<std::string>& left_out() const { return left_out_; }
 
   // `arguments` as they are: who calls has checked them. kInvalid, with its words, where the server refuses.
   Result<ToolOutcome> call(const ForeignTool& tool, const Json& arguments, Time deadline, const std::stop_token& stop);
@@ -40,6 +42,8 @@ class McpClient {
       : server_(std::move(server)), socket_(std::move(socket)), lines_(kLargestRpcFrame) {}
 
   Status initialize(Time deadline);
+  // Of a server that knows no beginning: whether it speaks the revision without one.
+  Status discover(Time deadline);
   Status list_tools(Time deadline);
   Result<Json> request(std::string_view method, const Json& params, Time deadline, const std::stop_token& stop);
   Result<RpcMessage> answer_to(uint64_t id, Time deadline, const std::stop_token& stop);
@@ -51,6 +55,8 @@ class McpClient {
   const std::string server_;
   const FileDescriptor socket_;
   std::vector<ForeignTool> tools_;
+  std::vector<std::string> left_out_;
+  bool stateless_ = false;         // each request says revision and client
   std::binary_semaphore turn_{1};  // to talk to the server, and to touch what follows
   LineSplitter lines_;
   std::deque<RpcMessage> waiting_;

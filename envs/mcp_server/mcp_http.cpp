@@ -73,6 +73,14 @@ class Endpoint {
     }
     if (request.path != "/mcp") return refusal(404, "the endpoint is /mcp");
     const auto revision = request.header("mcp-protocol-version");
+    // A sandbox belongs to a session, and this revision has none. The error tells a client which ones do.
+    if (revision == kStatelessRevision) {
+      const auto frame = decode_rpc_frame(request.body);
+      const RpcError error = {RpcCode::kUnsupportedRevision,
+                              "Unsupported protocol version",
+                              {{"supported", kMcpRevisions}, {"requested", kStatelessRevision}}};
+      return json_response(400, encode_rpc_error(frame.messages.front().id, error));
+    }
     if (!revision.empty() && std::find(kMcpRevisions.begin(), kMcpRevisions.end(), revision) == kMcpRevisions.end()) {
       return refusal(400, "MCP-Protocol-Version: not one of 2025-11-25, 2025-06-18, 2025-03-26");
     }

@@ -17,6 +17,32 @@ constexpr std::string_view kInstructions =
     "The tools work on one folder, /workspace, in a sandbox {}. Paths are relative to it. Files are changed in place.";
 constexpr std::array<std::string_view, 2> kShells = {"run_terminal_cmd", "bash"};
 
+// What a request says of its revision, where it needs no beginning; null where it says nothing.
+Json revision_of(const Json& params) {
+  const auto meta = params.is_object() ? params.find("_meta") : params.end();
+  if (!params.is_object() || meta == params.end() || !meta->is_object()) return {};
+  return meta->value(kRevisionKey, Json());
+}
+
+Json spoken_revisions() {
+  Json all = {kStatelessRevision};
+  for (const auto revision : kMcpRevisions) all.push_back(revision);
+  return all;
+}
+
+RpcError unsupported_revision(const Json& asked) {
+  return {RpcCode::kUnsupportedRevision,
+          "Unsupported protocol version",
+          {{"supported", spoken_revisions()}, {"requested", asked}}};
+}
+
+// As the revision without a beginning has it. What the list and the discovery say is good as long as the server is.
+Json complete(Json result, bool lasts) {
+  result["resultType"] = "complete";
+  if (lasts) result.update({{"ttlMs", 3'600'000}, {"cacheScope", "private"}});
+  return result;
+}
+
 RpcError invalid_params(std::string message) { return {RpcCode::kInvalidParams, std::move(message), nullptr}; }
 
 bool is_offered(const std::vector<std::string>& offered, std::string_view name) {
@@ -109,17 +135,28 @@ void McpSession::take_request(uint64_t exchange, RpcMessage& message) {
     const auto result = initialize(message.params);
     return result ? give(*result) : refuse(invalid_params(result.error().message()));
   }
+  const auto asked = revision_of(message.params);
+  const bool stateless = asked == Json(kStatelessRevision);
+  if (!asked.is_null() && !stateless) return refuse(unsupported_revision(asked));
+  if (message.method == "server/discover") {
+    return give(complete({{"supportedVersions", spoken_revisions()},
+                          {"capabilities", {{"tools", Json::object()}}},
+                          {"serverInfo", {{"name", "tandem"}, {"version", server_version_}}},
+                          {"instructions", instructions(offered_, hosts_)}},
+                         true));
+  }
   const bool list = message.method == "tools/list";
   if (!list && message.method != "tools/call") {
-    return refuse({RpcCode::kUnknownMethod,
-                   "there is no method \"" + message.method.substr(0, 100) + "\"" +
-                       did_you_mean(message.method, {"initialize", "ping", "tools/list", "tools/call"}),
-                   nullptr});
+    return refuse(
+        {RpcCode::kUnknownMethod,
+         "there is no method \"" + message.method.substr(0, 100) + "\"" +
+             did_you_mean(message.method, {"initialize", "server/discover", "ping", "tools/list", "tools/call"}),
+         nullptr});
   }
-  if (!initialized()) return refuse({RpcCode::kInvalidRequest, "initialize comes first", nullptr});
-  if (!list) return take_call(exchange, message);
+  if (!stateless && !initialized()) return refuse({RpcCode::kInvalidRequest, "initialize comes first", nullptr});
+  if (!list) return take_call(exchange, message, stateless);
   if (message.params.contains("cursor")) return refuse(invalid_params("cursor: the list has one page, and no cursors"));
-  give(list_tools(offered_));
+  give(stateless ? complete(list_tools(offered_), true) : list_tools(offered_));
 }
 
 Result<Json> McpSession::initialize(const Json& params) {
@@ -134,7 +171,7 @@ Result<Json> McpSession::initialize(const Json& params) {
               {"instructions", instructions(offered_, hosts_)}};
 }
 
-void McpSession::take_call(uint64_t exchange, RpcMessage& message) {
+void McpSession::take_call(uint64_t exchange, RpcMessage& message, bool stateless) {
   const auto refuse = [&](const RpcError& error) { answer(exchange, encode_rpc_error(message.id, error)); };
   const auto name = message.params.find("name");
   if (name == message.params.end() || !name->is_string()) return refuse(invalid_params("name: must be that of a tool"));
@@ -153,7 +190,7 @@ void McpSession::take_call(uint64_t exchange, RpcMessage& message) {
   }
   ++exchanges_[exchange].calls;
   const bool reads = effect_of(*tool, arguments) == ToolEffect::kReads;
-  calls_.push_back({next_call_++, exchange, message.id, tool, std::move(arguments), reads});
+  calls_.push_back({next_call_++, exchange, message.id, tool, std::move(arguments), reads, stateless});
 }
 
 void McpSession::cancel(const Json& request_id) {
@@ -175,7 +212,8 @@ std::vector<McpAction> McpSession::finished(uint64_t number, const Result<ToolOu
   if (call == calls_.end()) return {};
   if (!call->cancelled) {
     answer(call->exchange,
-           outcome ? encode_rpc_result(call->id, call_result(*outcome))
+           outcome ? encode_rpc_result(call->id,
+                                       call->stateless ? complete(call_result(*outcome), false) : call_result(*outcome))
                    : encode_rpc_error(call->id, {RpcCode::kInternalError, outcome.error().to_string(), nullptr}));
     leave(call->exchange);
   }

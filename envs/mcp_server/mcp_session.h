@@ -68,7 +68,8 @@ class McpSession {
     Json id;
     const Tool* tool = nullptr;
     Json arguments;
-    bool reads = false;  // and nothing else: other calls need not wait for it
+    bool reads = false;      // and nothing else: other calls need not wait for it
+    bool stateless = false;  // asked by the revision without a beginning
     bool begun = false, cancelled = false;
   };
   struct Exchange {
@@ -79,7 +80,7 @@ class McpSession {
 
   void take(uint64_t exchange, RpcMessage& message);
   void take_request(uint64_t exchange, RpcMessage& message);
-  void take_call(uint64_t exchange, RpcMessage& message);
+  void take_call(uint64_t exchange, RpcMessage& message, bool stateless);
   void cancel(const Json& request_id);
   Result<Json> initialize(const Json& params);
   void answer(uint64_t exchange, std::string response) {

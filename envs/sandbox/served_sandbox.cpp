@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <spdlog/spdlog.h>
 #include <sys/socket.h>
 
 #include <mutex>
@@ -292,7 +293,10 @@ Result<std::unique_ptr<McpClient>> ServedSandbox::start_server(const McpServerSp
   const auto reply = TRY(requests_.request(RequestKind::kStartServer, fields, kCollectTime, {}, theirs.get()));
   theirs.reset();  // so that the server's end is the end
   TRY(worked(reply, "the server " + server.name + " could not be started"));
-  return McpClient::begin(server.name, std::move(ours), SystemClock().now() + from_seconds(kServerTime));
+  auto client = TRY(McpClient::begin(server.name, std::move(ours), SystemClock().now() + from_seconds(kServerTime)));
+  for (const auto& tool : client->left_out())
+    spdlog::warn("the server {}: its tool {}; it is left out", server.name, tool);
+  return client;
 }
 
 // What a server does wrong is for the model to read; only a sandbox that is lost is an error.

@@ -52,7 +52,7 @@ void take_others(const Json& from, std::span<const std::string_view> known, Json
     if (now.is_string() && value.is_string()) {
       now = now.get_ref<const std::string&>() + value.get_ref<const std::string&>();
     } else if (now.is_array() && value.is_array()) {
-      now.insert(now.end(), value.begin(), value.end());
+      for (const Json& element : value) now.push_back(element);
     } else if (now.is_object() && value.is_object()) {
       take_others(value, {}, now);
     } else {

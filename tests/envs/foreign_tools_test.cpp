@@ -12,7 +12,8 @@ using testing::HasSubstr;
 
 std::string mistake_of_list(const std::string& result) {
   std::vector<ForeignTool> tools;
-  const auto read = read_foreign_tools("s", Json::parse(result), tools);
+  std::vector<std::string> left_out;
+  const auto read = read_foreign_tools("s", Json::parse(result), tools, left_out);
   return read ? "" : read.error().message();
 }
 
@@ -28,14 +29,16 @@ TEST(ForeignTools, servers_are_named_and_have_a_command) {
 
 TEST(ForeignTools, a_list_is_read_page_by_page_under_the_name_of_its_server) {
   std::vector<ForeignTool> tools;
+  std::vector<std::string> left_out;
   auto cursor = read_foreign_tools(
       "maps", Json::parse(R"({"tools":[{"name":"find","description":"Finds\u0007.","inputSchema":{"type":"object"}}],
                               "nextCursor":"2"})"),
-      tools);
+      tools, left_out);
   ASSERT_TRUE(cursor.has_value()) << cursor.error().to_string();
   EXPECT_EQ(*cursor, "2");
   cursor = read_foreign_tools(
-      "maps", Json::parse(R"({"tools":[{"name":"route.v1","inputSchema":{"type":"object","properties":{}}}]})"), tools);
+      "maps", Json::parse(R"({"tools":[{"name":"route.v1","inputSchema":{"type":"object","properties":{}}}]})"), tools,
+      left_out);
   ASSERT_TRUE(cursor.has_value()) << cursor.error().to_string();
   EXPECT_EQ(*cursor, std::nullopt);
   ASSERT_EQ(tools.size(), 2u);
@@ -45,14 +48,28 @@ TEST(ForeignTools, a_list_is_read_page_by_page_under_the_name_of_its_server) {
   EXPECT_EQ(tool_schemas(tools)[1].at("function").at("name"), "maps__route.v1");
 }
 
+TEST(ForeignTools, a_tool_that_cannot_be_offered_is_left_out_by_name_and_the_others_are_there) {
+  std::vector<ForeignTool> tools;
+  std::vector<std::string> left_out;
+  const std::string good = R"({"name":"a","inputSchema":{"type":"object"}})";
+  const auto cursor =
+      read_foreign_tools("s",
+                         Json::parse(R"({"tools":[{"name":"a/b c","inputSchema":{"type":"object"}},{"name":")" +
+                                     std::string(100, 'x') + R"(","inputSchema":{"type":"object"}},{"name":"none"},)" +
+                                     R"({"name":"list","inputSchema":{"type":"array"}},)" + good + "," + good + "]}"),
+                         tools, left_out);
+  ASSERT_TRUE(cursor.has_value()) << cursor.error().to_string();
+  ASSERT_EQ(tools.size(), 1u);
+  EXPECT_EQ(tools[0].name, "s__a");
+  EXPECT_THAT(left_out,
+              testing::ElementsAre(HasSubstr("\"a/b c\" has a name that is not"), HasSubstr("has a name that is not"),
+                                   HasSubstr("\"none\" has no inputSchema"), HasSubstr("\"list\" has no inputSchema"),
+                                   HasSubstr("\"a\" is there twice")));
+}
+
 TEST(ForeignTools, what_is_no_list_of_tools_is_refused) {
   EXPECT_THAT(mistake_of_list("[]"), HasSubstr("is not one"));
   EXPECT_THAT(mistake_of_list(R"({"tools":[1]})"), HasSubstr("no tool"));
-  EXPECT_THAT(mistake_of_list(R"({"tools":[{"name":"a b","inputSchema":{"type":"object"}}]})"), HasSubstr("name"));
-  EXPECT_THAT(mistake_of_list(R"({"tools":[{"name":"a"}]})"), HasSubstr("inputSchema of an object for a"));
-  EXPECT_THAT(mistake_of_list(R"({"tools":[{"name":"a","inputSchema":{"type":"array"}}]})"), HasSubstr("inputSchema"));
-  const std::string one = R"({"name":"a","inputSchema":{"type":"object"}})";
-  EXPECT_THAT(mistake_of_list("{\"tools\":[" + one + "," + one + "]}"), HasSubstr("a twice"));
   EXPECT_THAT(mistake_of_list("{\"tools\":[{\"name\":\"a\",\"description\":\"" + std::string(300'000, 'x') +
                               "\",\"inputSchema\":{\"type\":\"object\"}}]}"),
               HasSubstr("more than 128 tools or"));

@@ -85,6 +85,40 @@ TEST_F(McpServers, their_tools_are_called_by_their_names_and_keep_their_state) {
   EXPECT_EQ(shell("cat new.txt; cat /tmp/counter.mcp.log"), "writtento the log\n");
 }
 
+// A server of the revision without a beginning, which checks that each request says its revision; ids come back as
+// texts.
+TEST_F(McpServers, one_that_knows_no_beginning_is_asked_what_it_speaks) {
+  for (const bool answers_initialize : {false, true}) {
+    const std::string server = fmt::format(R"(import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    method, params = message.get("method"), message.get("params", {{}})
+    def say(**parts): print(json.dumps({{"jsonrpc": "2.0", "id": str(message["id"]), **parts}}), flush=True)
+    if "id" not in message: continue
+    if method == "initialize" and {}:
+        say(result={{"protocolVersion": "2026-07-28", "capabilities": {{"tools": {{}}}}}})
+    elif params.get("_meta", {{}}).get("io.modelcontextprotocol/protocolVersion") != "2026-07-28":
+        say(error={{"code": -32602, "message": "_meta is missing; supported: 2026-07-28"}})
+    elif method == "server/discover":
+        say(result={{"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {{"tools": {{}}}}}})
+    elif method == "tools/list":
+        say(result={{"resultType": "complete", "tools": [{{"name": "echo", "inputSchema": {{"type": "object"}}}},
+                                                        {{"name": "ask me", "inputSchema": {{"type": "object"}}}}]}})
+    elif params["arguments"].get("ask"):
+        say(result={{"resultType": "input_required", "requests": []}})
+    else:
+        say(result={{"resultType": "complete", "content": [{{"type": "text", "text": "heard"}}]}})
+)",
+                                           answers_initialize ? "True" : "False");
+    ASSERT_TRUE(sandbox_->put({{"stateless.py", server}}));
+    const std::string name = answers_initialize ? "one" : "other";
+    const Status begun = start_servers(*sandbox_, std::vector<McpServerSpec>{{name, "exec python3 stateless.py"}});
+    ASSERT_TRUE(begun) << begun.to_string();
+    EXPECT_EQ(call((name + "__echo").c_str(), Json::object()).output, "heard");
+    EXPECT_THAT(call((name + "__echo").c_str(), {{"ask", true}}).output, HasSubstr("asks for words of the user's"));
+  }
+}
+
 TEST_F(McpServers, arguments_are_checked_before_the_server_hears_of_them) {
   begin();
   EXPECT_EQ(ask("add").output, "Error: argument \"by\" is missing");

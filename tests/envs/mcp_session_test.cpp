@@ -9,6 +9,7 @@
 #include "base/random.h"
 #include "base/text.h"
 #include "envs/mcp/line_splitter.h"
+#include "envs/mcp/revisions.h"
 #include "envs/mcp_server/mcp_stdio.h"
 
 namespace tandem::envs {
@@ -92,6 +93,29 @@ TEST_F(McpSessionTest, each_revision_that_is_known_is_answered_by_itself_and_any
     session_ = McpSession("1");
     EXPECT_EQ(ask(initialize(revision)).at("result").at("protocolVersion"), "2025-11-25");
   }
+}
+
+TEST_F(McpSessionTest, by_the_revision_without_a_beginning_each_request_is_answered_alone) {
+  const auto request = [](const char* method, Json params, const char* revision) {
+    params["_meta"] = {{kRevisionKey, revision}};
+    return dump_json(Json{{"jsonrpc", "2.0"}, {"id", 1}, {"method", method}, {"params", params}});
+  };
+  const auto found = ask(request("server/discover", Json::object(), "2026-07-28")).at("result");
+  EXPECT_EQ(found.at("resultType"), "complete");
+  EXPECT_EQ(found.at("supportedVersions"), Json({"2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26"}));
+  EXPECT_TRUE(found.at("capabilities").contains("tools"));
+  const auto listed = ask(request("tools/list", Json::object(), "2026-07-28")).at("result");
+  EXPECT_EQ(listed.at("resultType"), "complete");
+  EXPECT_FALSE(listed.at("tools").empty());
+  EXPECT_THAT(step(request("tools/call", {{"name", kRead}, {"arguments", Json::object()}}, "2026-07-28")),
+              ElementsAre("start 1"));
+  EXPECT_THAT(finish(1, "text"), ElementsAre(HasSubstr(R"("resultType":"complete")")));
+  // A revision that nobody knows is told which there are; a session begins as before.
+  const auto refused = ask(request("tools/list", Json::object(), "2099-01-01")).at("error");
+  EXPECT_EQ(refused.at("code"), -32022);
+  EXPECT_EQ(refused.at("data").at("requested"), "2099-01-01");
+  EXPECT_EQ(error_of(R"({"jsonrpc":"2.0","id":1,"method":"tools/list"})"), -32600);
+  EXPECT_EQ(ask(kMcpSessionInitialize).at("result").at("protocolVersion"), "2025-11-25");
 }
 
 TEST_F(McpSessionTest, says_who_it_is_and_that_it_has_tools) {

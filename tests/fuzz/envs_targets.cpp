@@ -320,7 +320,8 @@ void mcp_server(std::string_view bytes) {
     if (message.kind != envs::RpcMessage::Kind::kResponse) continue;
     (void)envs::read_foreign_outcome(message.result);
     std::vector<envs::ForeignTool> tools;
-    if (!envs::read_foreign_tools("s", message.result, tools)) continue;
+    std::vector<std::string> left_out;
+    if (!envs::read_foreign_tools("s", message.result, tools, left_out)) continue;
     for (const auto& tool : tools) {
       (void)envs::check_by_schema(tool.parameters, tool.parameters);
       (void)envs::check_by_schema(tool.parameters, {{"a", 1}, {"b", {{"x", "1"}}}, {"c", {1, 2, "3", nullptr}}});
