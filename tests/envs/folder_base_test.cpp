@@ -234,5 +234,17 @@ TEST_F(FolderBases, nothing_of_it_is_mounted_where_programs_of_the_sandbox_reach
             "1\n0\n0\n");
 }
 
+// Then the sandbox makes the overlay itself.
+TEST(FolderBasesElsewhere, of_an_ordinary_user_likewise) {
+  if (geteuid() != 0) GTEST_SKIP() << "we are one already";
+  Scratch scratch;
+  fs::permissions(scratch.path, fs::perms(0777));
+  fs::copy_file("/proc/self/exe", scratch.path / "test");
+  const auto run = "cd / && setpriv --reuid 12345 --regid 12345 --clear-groups " + (scratch.path / "test").string() +
+                   " '--gtest_filter=FolderBases.*' >" + (scratch.path / "log").string() + " 2>&1";
+  EXPECT_EQ(WEXITSTATUS(std::system(run.c_str())), 0) << scratch.get("log");
+  EXPECT_THAT(scratch.get("log"), HasSubstr(" tests from 1 test suite ran."));
+}
+
 }  // namespace
 }  // namespace tandem::envs
