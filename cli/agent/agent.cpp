@@ -18,7 +18,7 @@
 #include "cli/interrupt.h"
 #include "cli/model/model_options.h"
 #include "envs/backends/backends.h"
-#include "envs/changes/folder_copy.h"
+#include "envs/changes/folder_work.h"
 #include "envs/episodes/episode.h"
 #include "envs/episodes/profile.h"
 #include "envs/sandbox/capabilities.h"
@@ -108,13 +108,10 @@ bool goes_in_the_clear(const std::string& url) {
 }
 
 // The task as training has it: the names of the files, and what to do.
-envs::Task task_of(const AgentOptions& options, const envs::FolderCopy& copy) {
+envs::Task task_of(const AgentOptions& options, const envs::FolderWork& work) {
   envs::Task task;
   task.instruction = options.task;
-  for (const auto& entry : copy.entries) {
-    const bool git = entry.path == ".git" || entry.path.starts_with(".git/");
-    if (!S_ISDIR(entry.mode) && !git) task.files.emplace(entry.path, "");
-  }
+  for (auto& name : work.names()) task.files.emplace_hint(task.files.end(), std::move(name), "");
   return task;
 }
 
@@ -192,12 +189,12 @@ bool may_write(const AgentOptions& o, AgentEnd end, std::vector<envs::Change>& c
   return std::ranges::any_of(changes, [](const envs::Change& change) { return change.refused.empty(); });
 }
 
-Result<int> work(const AgentOptions& o, const fs::path& folder, envs::SandboxSpec spec, Interrupt& interrupt) {
+Result<int> work_on(const AgentOptions& o, const fs::path& folder, envs::SandboxSpec spec, Interrupt& interrupt) {
   const auto store = TRY(undo_store_for(folder));  // before the work, not after it
   const bool people = !o.json;
   const auto view = people ? view_for_people(stdout, ::isatty(STDOUT_FILENO) == 1) : view_for_scripts(stdout);
   const auto backend = TRY(envs::start_sandboxes());
-  spec.workspace.reset();  // its files are copied
+  spec.workspace.reset();  // its files are below those of the sandbox
   const auto learned = TRY(learned_profile(o));
   const auto profile = TRY(used_profile(o, learned));
   if (!o.model.empty() || !o.profile.empty()) {
@@ -210,12 +207,12 @@ Result<int> work(const AgentOptions& o, const fs::path& folder, envs::SandboxSpe
   const auto searcher = TRY(searcher_of(o.search, folder));
   std::unique_ptr<envs::SearchingBackend> searching;
   if (searcher) searching = std::make_unique<envs::SearchingBackend>(*backend, *searcher);
-  auto sandbox = TRY(searching ? searching->create(spec) : backend->create(spec));
-  const auto copy = TRY(envs::copy_folder(folder, TRY(envs::leaves_out_of(o.excludes)), *sandbox));
-  auto task = task_of(o, copy);
+  envs::SandboxBackend& maker = searching ? static_cast<envs::SandboxBackend&>(*searching) : *backend;
+  auto work = TRY(envs::FolderWork::begin(maker, spec, folder, TRY(envs::leaves_out_of(o.excludes))));
+  auto task = task_of(o, work);
   task.network = spec.network;
-  TRY(start_servers(*sandbox, TRY(servers_of(o.workspace))));
-  const auto foreign = foreign_tools_of(*sandbox);
+  TRY(start_servers(work.sandbox(), TRY(servers_of(o.workspace))));
+  const auto foreign = foreign_tools_of(work.sandbox());
 
   const SystemClock clock;
   std::optional<rollout::LoadedModel> loaded;
@@ -232,14 +229,18 @@ Result<int> work(const AgentOptions& o, const fs::path& folder, envs::SandboxSpe
     engine = engine_model(o, *loaded, task, profile, foreign);
   }
   rollout::AgentModel& model = engine ? static_cast<rollout::AgentModel&>(*engine) : *servers;
-  view->begins(model.name(), folder.string(), task.files.size(), copy.note);
+  view->begins({.model = model.name(),
+                .folder = folder.string(),
+                .files = task.files.size(),
+                .is_copy = work.is_copy(),
+                .note = work.note()});
   rollout::AgentLimits limits{.turns = o.max_turns, .ends_on_change = o.end_on_change};
   if (o.minutes) limits.time = from_seconds(*o.minutes * 60);
-  const auto record = rollout::run_agent(model, *sandbox, limits, clock, *view, interrupt.token());
+  const auto record = rollout::run_agent(model, work.sandbox(), limits, clock, *view, interrupt.token());
   Status recorded = write_records(o, model, engine.get(), record);  // told at the end: the work is not lost with it
 
-  auto changes = TRY(envs::changes_in(*sandbox, copy));
-  sandbox.reset();
+  auto changes = TRY(work.changes());
+  work.end();
   view->stopped(record, changes);
   std::vector<envs::WrittenChange> written;
   // After a Ctrl-C the next one ends everything at once; until then the question waits for its answer.
@@ -274,7 +275,7 @@ Result<int> run(AgentOptions options) {
     return undo_last(folder, {.review = options.review, .dry_run = options.dry_run, .json = options.json},
                      ask_on_terminal(interrupt->token()));
   }
-  return work(options, folder, std::move(spec), *interrupt);
+  return work_on(options, folder, std::move(spec), *interrupt);
 }
 
 }  // namespace
@@ -337,10 +338,11 @@ Action add_agent(CLI::App& command) {
   add_search_options(command, o->search);
   add_number_format_options(command, o->format);
   command.footer(
-      "The agent works on a copy of the folder, in the sandbox, with the tools of `tandem tools list`. At the end the\n"
-      "difference is shown and written back, each file whole or not at all; what somebody changed meanwhile is left "
-      "as\n"
-      "it is. What was replaced is kept below $XDG_STATE_HOME/tandem/agent (~/.local/state) for --undo.\n"
+      "The agent works in the sandbox, with the tools of `tandem tools list`; the folder, of any size, is only read "
+      "until\n"
+      "the end. Then the difference is shown and written back, each file whole or not at all; what somebody changed\n"
+      "meanwhile is left as it is. What was replaced is kept below $XDG_STATE_HOME/tandem/agent (~/.local/state) for "
+      "--undo.\n"
       "Ctrl-C ends what is running, shows what was changed so far, and writes it back only where you say so.\n"
       "A key for the servers is read from TANDEM_API_KEY, else OPENAI_API_KEY.\n"
       "Exit code 0: done; 1: failed, not finished, or a file was left as it is; 2: usage; 3: no sandbox can be had;\n"

@@ -43,9 +43,10 @@ class PeopleView final : public AgentView {
  public:
   PeopleView(std::FILE* output, bool terminal) : output_(output), terminal_(terminal) {}
 
-  void begins(const std::string& model, const std::string& folder, size_t files, const std::string& note) override {
-    say("{} works on a copy of {} ({} {})\n", model, make_printable(folder), files, files == 1 ? "file" : "files");
-    if (!note.empty()) say("note: {}\n", note);
+  void begins(const AgentBeginning& b) override {
+    say("{} works on {}{} ({} {})\n", b.model, b.is_copy ? "a copy of " : "", make_printable(b.folder), b.files,
+        b.files == 1 ? "file" : "files");
+    if (!b.note.empty()) say("note: {}\n", make_printable(b.note));
   }
   void turn_begins(int turn) override {
     say("\n{}turn {}{}\n", bold(), turn, plain());
@@ -140,8 +141,13 @@ class ScriptView final : public AgentView {
  public:
   explicit ScriptView(std::FILE* output) : output_(output) {}
 
-  void begins(const std::string& model, const std::string& folder, size_t files, const std::string& note) override {
-    put({{"event", "begin"}, {"model", model}, {"workspace", folder}, {"files", files}, {"note", note}});
+  void begins(const AgentBeginning& b) override {
+    put({{"event", "begin"},
+         {"model", b.model},
+         {"workspace", b.folder},
+         {"files", b.files},
+         {"copied", b.is_copy},
+         {"note", b.note}});
   }
   void turn_begins(int) override {}
   void text(std::string_view) override {}

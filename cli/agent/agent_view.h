@@ -21,9 +21,16 @@ struct AgentSummary {
   int exit_code = 0;
 };
 
+struct AgentBeginning {
+  std::string model, folder;
+  size_t files = 0;
+  bool is_copy = false;
+  std::string note;  // empty: nothing is to be said of it
+};
+
 class AgentView : public rollout::AgentListener {
  public:
-  virtual void begins(const std::string& model, const std::string& folder, size_t files, const std::string& note) = 0;
+  virtual void begins(const AgentBeginning& beginning) = 0;
   // Before anybody is asked whether to write the changes back.
   virtual void stopped(const rollout::AgentRecord& record, std::span<const envs::Change> changes) = 0;
   virtual void ends(const AgentSummary& summary) = 0;

@@ -7,6 +7,7 @@
 #include "base/iso_time.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/tasks/base_shown.h"
 #include "cli/tasks/task_source.h"
 #include "cli/tasks/tasks_commands.h"
 #include "envs/episodes/opening.h"
@@ -50,11 +51,12 @@ Result<int> list_tasks(const TasksOptions& options) {
                                         {"kind", task.spec.kind},
                                         {"split", split},
                                         {"files", task.files.size()},
+                                        {"base", json_of(task.base)},
                                         {"check", check_of(task)},
                                         {"digest", envs::digest_of_task(task)}}));
     } else {
-      fmt::print("{:<{}}  {:<14} {:<8} {:>5}  {}\n", name_of(task), width, task.spec.kind, split, task.files.size(),
-                 check_of(task));
+      fmt::print("{:<{}}  {:<14} {:<8} {:>5}  {}{}\n", name_of(task), width, task.spec.kind, split, task.files.size(),
+                 check_of(task), task.base ? ", over " + words_of(*task.base) : "");
     }
   }
   return kDone;
@@ -86,11 +88,12 @@ Result<int> show_task(const TasksOptions& options) {
     for (const auto& message : opening.messages)
       messages.push_back({{"role", message.role}, {"content", message.content}});
     Json shown = {
-        {"name", name_of(task)},   {"kind", task.spec.kind},
-        {"messages", messages},    {"tools", listing == envs::ToolListing::kByTemplate ? opening.tools : Json()},
-        {"files", task.files},     {"setup", task.setup},
-        {"needs", task.needs},     {"image", task.image},
-        {"turns", task.max_turns}, {"check", check_of(task)}};
+        {"name", name_of(task)},  {"kind", task.spec.kind},
+        {"messages", messages},   {"tools", listing == envs::ToolListing::kByTemplate ? opening.tools : Json()},
+        {"files", task.files},    {"base", json_of(task.base)},
+        {"setup", task.setup},    {"needs", task.needs},
+        {"image", task.image},    {"turns", task.max_turns},
+        {"check", check_of(task)}};
     if (conversation) shown["prompt_ids"] = TRY(conversation->prompt(opening));
     fmt::print("{}\n", shown.dump(2, ' ', false, Json::error_handler_t::replace));
     return kDone;
@@ -111,6 +114,7 @@ Result<int> show_task(const TasksOptions& options) {
   if (task.expectation.commands) {
     for (const auto& each : task.expectation.commands->commands) print_text(each.command);
   }
+  if (task.base) fmt::print("begins on {}\n", words_of(*task.base));
   for (const auto& need : task.needs) fmt::print("needs {}\n", need);
   if (!task.image.empty()) fmt::print("in a container of {}\n", task.image);
   return kDone;

@@ -25,6 +25,9 @@ struct Change {
   // Why it stays in the sandbox; empty where it may be carried over. So do all that only a program of the user's own
   // should change (.git, whose hooks and settings git runs), links that lead out, and what is no file, folder or link.
   std::string refused;
+  // Where it is known already that somebody else changed it meanwhile, and so it is left as it is: in what way.
+  // `before` is what is there now.
+  std::string conflict = {};
 };
 
 // Sorted by path. Times do not count, nor do bits of the mode beside read, write and execute. A file that could not be

@@ -141,6 +141,7 @@ class WriteBack {
   void check(size_t i) {
     const auto& change = changes_[i];
     if (!change.refused.empty()) return decide(i, WriteOutcome::kRefused, change.refused);
+    if (!change.conflict.empty()) return decide(i, WriteOutcome::kConflict, change.conflict);
     const Status status = still_as_before(i);
     if (!status.ok()) decide(i, WriteOutcome::kConflict, status.message());
   }

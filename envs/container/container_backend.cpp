@@ -192,7 +192,7 @@ Status ContainerBackend::run_preparation(const std::string& image, const std::st
 
 Result<std::unique_ptr<Sandbox>> ContainerBackend::create(const SandboxSpec& spec) {
   if (!spec.image) return fail(Status::internal("a container needs an image"));
-  if (spec.base) return fail(Status::unfit("a container begins with the files of its image"));
+  if (spec.base || spec.below) return fail(Status::unfit("a container begins with the files of its image"));
   const auto image = TRY(prepared(*spec.image, spec.links));
   auto door = TRY(doors_->open());
   Container container(engine_, TRY(engine_->create(settings_of(spec, image->name, door, owner_, label_))));

@@ -36,7 +36,7 @@ class CachingSandbox final : public ForwardingSandbox, private Snapshots, privat
   CachingSandbox(std::unique_ptr<Sandbox> inner, ReadCache& cache, const SandboxSpec& spec)
       : ForwardingSandbox(std::move(inner)), cache_(cache) {
     const auto& on = spec.begins_on;
-    if (!spec.workspace && !spec.image && (on.empty() || !on.content.empty()))
+    if (!spec.workspace && !spec.below && !spec.image && (on.empty() || !on.content.empty()))
       known_ = content_digest({on.empty() ? spec.base ? "base" : "empty" : "on layers",
                                on.empty() && spec.base ? spec.base->digest : on.content, packed(spec.links),
                                std::to_string(spec.file_bytes), std::to_string(spec.disk_bytes)});

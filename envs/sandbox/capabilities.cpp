@@ -52,6 +52,12 @@ Result<SourceView*> sources_of(Sandbox& sandbox) {
   return sources;
 }
 
+Result<FolderDifference> folder_difference(Sandbox& sandbox, std::string_view begin, std::string_view meanwhile) {
+  auto* const view = sandbox.folder_view();
+  if (!view) return fail(Status::unfit("the sandbox begins on no folder"));
+  return view->folder_difference(begin, meanwhile);
+}
+
 Result<LookOutcome> look_into(Sandbox& sandbox, const LookRequest& request, const std::stop_token& stop) {
   auto* const inspector = sandbox.inspector();
   if (!inspector) return fail(Status::unfit("this kind of sandbox cannot be looked into"));

@@ -15,6 +15,7 @@
 
 #include "base/status.h"
 #include "envs/mcp/foreign_tools.h"
+#include "envs/sandbox/folder_list.h"
 #include "envs/sandbox/layers.h"
 #include "envs/sandbox/sandbox.h"
 #include "envs/sandbox/sources.h"
@@ -94,6 +95,19 @@ class SourceView {
 };
 // kUnfit where the sandbox has no view of its files.
 Result<SourceView*> sources_of(Sandbox& sandbox);
+
+// What is other in a workspace that begins on a folder (SandboxSpec::below).
+class FolderView {
+ public:
+  // `begin` and `meanwhile` as difference_from takes them. Everything that runs is ended first. kExhausted where the
+  // changes are too large; the sandbox goes on.
+  virtual Result<FolderDifference> folder_difference(std::string_view begin, std::string_view meanwhile) = 0;
+
+ protected:
+  ~FolderView() = default;
+};
+// kUnfit where the sandbox begins on no folder.
+Result<FolderDifference> folder_difference(Sandbox& sandbox, std::string_view begin, std::string_view meanwhile);
 
 // One program that somebody who looks in runs beside what the sandbox is for.
 struct LookRequest {

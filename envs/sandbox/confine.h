@@ -22,11 +22,13 @@ struct User {
 };
 // Who a sandbox runs as outside: we; where we are root, the owner of the folder that is in it, or kNobody.
 inline constexpr unsigned kNobody = 65534;
+User outer_user(const SandboxSpec& spec);
 User outer_user(const std::optional<std::filesystem::path>& folder);
 
 // A root of its own: /usr and what programs need of /etc read-only, an empty /tmp, /dev and /proc, the workspace at
 // /workspace. Nothing else of the host can be named after it. `there`: the folder that the spec binds, as bound_folder
-// has it, or the socket where workspace and /tmp come from (LayerHolder::begin_on), where that is so. `is_prepared`:
+// has it, or the socket where workspace and /tmp come from (LayerHolder::begin_on), or the one that
+// send_folder_below made, where that is so. `is_prepared`:
 // what all sandboxes have is the root already, by prepare_root of the process that this one was cloned from. The answer
 // is what will be written there, attached nowhere, where the spec asks for that.
 Result<FileTrees> build_root(const SandboxSpec& spec, FileDescriptor there, bool is_prepared);
@@ -38,11 +40,13 @@ Status prepare_root();
 // Another number when files of the system that a prepared root holds have been replaced.
 uint64_t state_of_system();
 
-// A folder of the host, to be /workspace: attached nowhere, without devices and setuid programs.
-Result<FileDescriptor> bound_folder(const std::filesystem::path& path);
+// A folder of the host, to be /workspace: attached nowhere, without devices and setuid programs. Without what is
+// mounted in it, it is read-only, for a workspace over it.
+enum class BoundMounts { kNo, kYes };
+Result<FileDescriptor> bound_folder(const std::filesystem::path& path, BoundMounts mounts = BoundMounts::kYes);
 
 // An empty /tmp for sandboxes that begin on a base, attached nowhere.
-Result<FileDescriptor> empty_temporary();
+Result<FileDescriptor> empty_temporary(const User& owner);
 
 // The loopback device up, where it is not; there is no other one.
 Status raise_loopback();

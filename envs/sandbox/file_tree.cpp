@@ -114,6 +114,7 @@ Result<std::string> pack_tree(const fs::path& root, size_t limit, const LeavesOu
     struct stat info {};
     const auto& path = walk->path();
     if (lstat(path.c_str(), &info) != 0 || S_ISSOCK(info.st_mode)) continue;  // gone meanwhile
+    if (S_ISCHR(info.st_mode) || S_ISBLK(info.st_mode)) continue;
     TreeEntry entry{.mode = info.st_mode,
                     .seconds = static_cast<uint64_t>(info.st_mtim.tv_sec),
                     .nanoseconds = static_cast<uint64_t>(info.st_mtim.tv_nsec),

@@ -1,7 +1,8 @@
 // A file tree serialized to bytes, to be restored elsewhere.
 //
 // Kept are folders, regular files, symbolic links and pipes with their modes and times; hard links become files of
-// their own, sockets are left out. Thread safety: none is needed; the functions work on the tree they are given.
+// their own, sockets and devices are left out. Thread safety: none is needed; the functions work on the tree they are
+// given.
 #pragma once
 
 #include <sys/stat.h>

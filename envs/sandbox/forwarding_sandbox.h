@@ -28,6 +28,7 @@ class ForwardingSandbox : public Sandbox {
   ToolServers* tool_servers() override { return inner_->tool_servers(); }
   SourceView* sources() override { return inner_->sources(); }
   Inspector* inspector() override { return inner_->inspector(); }
+  FolderView* folder_view() override { return inner_->folder_view(); }
 
  protected:
   const std::unique_ptr<Sandbox> inner_;

@@ -87,7 +87,8 @@ Result<std::unique_ptr<Sandbox>> HostBackend::create(const SandboxSpec& spec) {
   if (!spec.links.empty()) return fail(Status::unfit("links in the root need a sandbox; there is none here"));
   if (!spec.network.empty()) return fail(Status::unfit("open hosts need a sandbox; there is none here"));
   if (spec.image) return fail(Status::unfit("an image needs a container engine, and no --no-sandbox"));
-  if (spec.base) return fail(Status::unfit("files can be shared with sandboxes only; there is none here"));
+  if (spec.base || spec.below)
+    return fail(Status::unfit("files can be shared with sandboxes only; there is none here"));
   if (spec.workspace) return std::make_unique<HostSandbox>(*spec.workspace, false, spec);
   std::string folder = (fs::temp_directory_path() / "tandem-scratch-XXXXXX").string();
   if (!mkdtemp(folder.data())) return fail(Status::from_errno(folder, errno));

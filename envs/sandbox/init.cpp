@@ -137,12 +137,14 @@ class Server {
     }
     if (kind == RequestKind::kSeal) return seal(*id);
     FileDescriptor descriptor;
-    if (kind == RequestKind::kStartServer || kind == RequestKind::kCollectChanges) {
+    if (kind == RequestKind::kStartServer || kind == RequestKind::kCollectChanges ||
+        kind == RequestKind::kFolderChanges) {
       auto received = receive(socket_, 1);
       if (received.descriptors.size() != 1) _exit(1);
       descriptor = std::move(received.descriptors[0]);
     }
-    const bool collects = kind == RequestKind::kCollect || kind == RequestKind::kCollectChanges;
+    const bool collects =
+        kind == RequestKind::kCollect || kind == RequestKind::kCollectChanges || kind == RequestKind::kFolderChanges;
     if (collects && only_looks()) {
       kill(-1, SIGKILL);  // everything but this process
       (void)alone_soon([] { return true; });

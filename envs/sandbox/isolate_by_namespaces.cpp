@@ -64,7 +64,7 @@ class NamespaceIsolation final : public Isolation {
 
   Status let_go(const NewProcess& first, const SandboxSpec& spec, int /*socket*/, int go) override {
     const auto map = [&]() -> Status {
-      const User user = outer_user(spec.workspace);
+      const User user = outer_user(spec);
       TRY(write_map(first.process, "setgroups", "deny"));
       TRY(write_map(first.process, "uid_map", std::to_string(kInnerId) + " " + std::to_string(user.id) + " 1"));
       TRY(write_map(first.process, "gid_map", std::to_string(kInnerId) + " " + std::to_string(user.group) + " 1"));

@@ -22,6 +22,7 @@
 #include "envs/sandbox/descriptors.h"
 #include "envs/sandbox/fields.h"
 #include "envs/sandbox/layers.h"
+#include "envs/sandbox/overlay.h"
 #include "envs/sandbox/request_kind.h"
 
 namespace tandem::envs {
@@ -80,20 +81,11 @@ Status look_like(const std::string& folder, const std::string& below) {
   return check(utimensat(AT_FDCWD, folder.c_str(), times, 0), folder);
 }
 
-// Attached nowhere.
+// Attached nowhere. Folders of layers can be moved; numbers of files are unique in all of it, and its device is one.
 Result<FileDescriptor> overlay(std::vector<std::pair<const char*, std::string>> options) {
-  // Folders of layers can be moved; numbers of files are unique in all of it, and its device is one.
   for (const auto& [key, value] : {std::pair{"redirect_dir", "on"}, {"metacopy", "off"}, {"xino", "on"}})
     options.emplace_back(key, value);
-  const FileDescriptor context(static_cast<int>(syscall(SYS_fsopen, "overlay", FSOPEN_CLOEXEC)));
-  if (!context) return fail(Status::from_errno("overlay", errno));
-  for (const auto& [key, value] : options)
-    TRY(check(syscall(SYS_fsconfig, context.get(), FSCONFIG_SET_STRING, key, value.c_str(), 0), key));
-  TRY(check(syscall(SYS_fsconfig, context.get(), FSCONFIG_CMD_CREATE, nullptr, nullptr, 0), "overlay"));
-  FileDescriptor made(
-      static_cast<int>(syscall(SYS_fsmount, context.get(), FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)));
-  if (!made) return fail(Status::from_errno("overlay", errno));
-  return made;
+  return detached_overlay(options);
 }
 
 // One tree that begins on those below it, and what will be written there.

@@ -1,12 +1,14 @@
 #include "envs/sandbox/namespace_backend.h"
 
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <cerrno>
 
 #include "envs/network/proxy.h"
 #include "envs/sandbox/confine.h"
 #include "envs/sandbox/layer_holder.h"
+#include "envs/sandbox/overlay.h"
 #include "envs/sandbox/served_sandbox.h"
 #include "envs/sandbox/spawner.h"
 
@@ -20,6 +22,8 @@ struct Begun {
 
 // What it begins on is made while the sandbox is.
 Result<Begun> begin_on(const SandboxSpec& spec) {
+  if (spec.below && spec.begins_on.empty())
+    return Begun{.trees = TRY(send_folder_below(*spec.below)), .written = nullptr};
   if (spec.begins_on.empty()) return Begun();
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
@@ -86,8 +90,25 @@ Result<std::shared_ptr<const FileLayer>> NamespaceBackend::layer_of(const BaseTr
     bases_.clear();  // lost with what held them
   }
   if (bases_.size() >= kMostBases) bases_.clear();  // they live on below the sandboxes that begin on them
-  FileTrees trees{.workspace = TRY(bound_folder(base.tree())), .temporary = TRY(empty_temporary())};
+  FileTrees trees{.workspace = TRY(bound_folder(base.tree())),
+                  .temporary = TRY(empty_temporary(outer_user(std::nullopt)))};
   return bases_[base.digest] = TRY(holding->bind(std::move(trees)));
+}
+
+Result<FileLayers> NamespaceBackend::layers_of(const FolderBelow& below) {
+  const auto holding = geteuid() == 0 ? holder() : nullptr;
+  if (!holding) return FileLayers();
+  auto folder = TRY(trees_of_folder(below));
+  FileLayers layers;
+  if (!below.hidden.empty()) {
+    auto hidden = trees_of_hidden(below, folder);
+    if (!hidden) return fail(std::move(hidden).error());
+    layers.all.push_back(TRY(holding->keep(std::move(*hidden))));
+  }
+  auto bound = holding->bind(std::move(folder));
+  if (!bound) return fail(std::move(bound).error());
+  layers.all.push_back(std::move(*bound));
+  return layers;
 }
 
 Result<std::unique_ptr<Sandbox>> NamespaceBackend::create(const SandboxSpec& wanted) {
@@ -96,9 +117,18 @@ Result<std::unique_ptr<Sandbox>> NamespaceBackend::create(const SandboxSpec& wan
     spec.begins_on = {.all = {TRY(layer_of(*wanted.base))}, .content = wanted.base->digest};
     return create(spec);
   }
+  if (wanted.below && by_ == IsolatedBy::kNamespaces && wanted.begins_on.empty() && !wanted.workspace) {
+    SandboxSpec spec = wanted;
+    spec.begins_on = TRY(layers_of(*wanted.below));
+    if (!spec.begins_on.empty()) return create(spec);
+  }
   const SandboxSpec& spec = wanted;
   if (!spec.begins_on.empty() && by_ == IsolatedBy::kBubblewrap)
     return fail(Status::internal("sandboxes by bubblewrap begin on no layers"));
+  if (spec.below && by_ == IsolatedBy::kBubblewrap)
+    return fail(Status::unfit("bubblewrap makes no workspace over a folder"));
+  if (spec.below && (spec.workspace || spec.base))
+    return fail(Status::internal("a workspace begins on a folder or on something else"));
   if (spec.image) return fail(Status::internal("a sandbox of an image is made by a container engine"));
   for (int attempt = 1;; ++attempt) {
     const auto spawner = TRY(live_spawner());

@@ -45,6 +45,8 @@ class NamespaceBackend final : public SandboxBackend {
   std::shared_ptr<NetworkProxy> proxy();
   std::shared_ptr<LayerHolder> holder();  // null where there can be none
   Result<std::shared_ptr<const FileLayer>> layer_of(const BaseTree& base);
+  // None where we are not root, or there is no holder: then the sandbox makes its workspace itself.
+  Result<FileLayers> layers_of(const FolderBelow& below);
 
   const IsolatedBy by_;
   const std::string label_;

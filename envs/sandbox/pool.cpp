@@ -65,7 +65,7 @@ std::unique_ptr<Sandbox> SandboxPool::take_ready(Class& of, Ended& ended) {
 }
 
 Result<std::unique_ptr<Sandbox>> SandboxPool::create(const SandboxSpec& spec) {
-  if (!spec.workspace && spec.begins_on.empty() && !spec.base) {
+  if (!spec.workspace && spec.begins_on.empty() && !spec.base && !spec.below) {
     std::unique_ptr<Sandbox> sandbox;
     Ended ended;  // without the lock
     {

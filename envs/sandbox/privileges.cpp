@@ -88,6 +88,8 @@ User outer_user(const std::optional<fs::path>& folder) {
   return {kNobody, kNobody};
 }
 
+User outer_user(const SandboxSpec& spec) { return outer_user(spec.below ? spec.below->folder : spec.workspace); }
+
 Status become_user(const User& user) {
   int at_end_of_parent = 0;  // the signal, which is lost with the user
   TRY(check(prctl(PR_GET_PDEATHSIG, &at_end_of_parent), "signal at the end of the parent"));

@@ -24,6 +24,8 @@ enum class RequestKind : unsigned {
   kCollect,   // -> complete, files; everything else that runs is ended first
   kCollectChanges,  // the manifest of a base comes right behind the frame, as one descriptor -> as kCollect, and
                     // removed
+  kFolderChanges,   // a list of what the folder below held and holds comes right behind the frame, as one descriptor ->
+                    // why not, or empty; what is other (folder_list.h)
   kSourceChanges,   // files that are known -> why not, or empty; what is other (envs/sandbox/sources.h)
   kSourceLines,     // lines of files -> why not, or empty; their texts
   kFingerprint,     // -> a number that is another one where the workspace is (envs/tools/paths.h)

@@ -19,6 +19,7 @@
 #include "envs/sandbox/descriptors.h"
 #include "envs/sandbox/file_tree.h"
 #include "envs/sandbox/machine_files.h"
+#include "envs/sandbox/overlay.h"
 #include "envs/sandbox/request_kind.h"
 #include "envs/sandbox/root_contents.h"
 
@@ -30,9 +31,9 @@ Status root_check(long result, const std::string& what) {
 }
 
 // A detached copy of what is mounted at `path`, to be attached wherever; -1 where it cannot be had.
-FileDescriptor clone_tree(const std::string& path) {
+FileDescriptor clone_tree(const std::string& path, unsigned recursive = AT_RECURSIVE) {
   return FileDescriptor(static_cast<int>(
-      syscall(SYS_open_tree, AT_FDCWD, path.c_str(), OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE)));
+      syscall(SYS_open_tree, AT_FDCWD, path.c_str(), OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | recursive)));
 }
 
 Status restrict_tree(int fd, const char* path, uint64_t attributes, unsigned flags) {
@@ -190,7 +191,7 @@ Result<WorkTrees> trees_from(const FileDescriptor& socket) {
 }
 
 // Whatever is not there is made, empty.
-Result<FileTrees> build_own(const std::string& root, const SandboxSpec& spec, FileDescriptor there) {
+Result<FileTrees> build_own(const std::string& root, const SandboxSpec& spec, FileDescriptor there, FolderParts below) {
   TRY(small_tmpfs(root + "/dev/shm", kSharedMemoryBytes, "1777"));
   TRY(root_check(mount("devpts", (root + "/dev/pts").c_str(), "devpts", MS_NOSUID | MS_NOEXEC,
                        "newinstance,ptmxmode=0666,mode=620"),
@@ -199,6 +200,12 @@ Result<FileTrees> build_own(const std::string& root, const SandboxSpec& spec, Fi
   WorkTrees trees;
   if (spec.workspace) {
     trees.shown.workspace = std::move(there);
+  } else if (spec.below) {
+    if (auto& made = below.trees; made.size() == 4) {
+      trees = {{std::move(made[0]), std::move(made[1])}, {std::move(made[2]), std::move(made[3])}};
+    } else {
+      trees.shown.workspace = TRY(workspace_over(below, spec.disk_bytes, root + "/workspace"));
+    }
   } else if (there) {
     trees = TRY(trees_from(there));
   }
@@ -227,20 +234,22 @@ constexpr const char* kNewRoot = "/tmp";
 
 }  // namespace
 
-Result<FileDescriptor> bound_folder(const fs::path& path) {
-  auto tree = clone_tree(path);
+Result<FileDescriptor> bound_folder(const fs::path& path, BoundMounts mounts) {
+  const bool with_mounts = mounts == BoundMounts::kYes;
+  auto tree = clone_tree(path, with_mounts ? AT_RECURSIVE : 0);
   if (!tree) return fail(Status::from_errno(path.string(), errno));
-  TRY(restrict_tree(tree.get(), "", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, AT_EMPTY_PATH | AT_RECURSIVE));
+  const uint64_t attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | (with_mounts ? 0 : MOUNT_ATTR_RDONLY);
+  TRY(restrict_tree(tree.get(), "", attributes, AT_EMPTY_PATH | AT_RECURSIVE));
   return tree;
 }
 
-Result<FileDescriptor> empty_temporary() {
+Result<FileDescriptor> empty_temporary(const User& user) {
   const auto failed = [] { return fail(Status::from_errno("a temporary folder", errno)); };
   const FileDescriptor context(static_cast<int>(syscall(SYS_fsopen, "tmpfs", FSOPEN_CLOEXEC)));
   if (!context) return failed();
-  const auto owner = std::to_string(outer_user({}).id);
+  const auto owner = std::to_string(user.id), group = std::to_string(user.group);
   for (const auto& [key, value] :
-       {std::pair<const char*, std::string>{"mode", "1777"}, {"uid", owner}, {"gid", owner}}) {
+       {std::pair<const char*, std::string>{"mode", "1777"}, {"uid", owner}, {"gid", group}}) {
     if (syscall(SYS_fsconfig, context.get(), FSCONFIG_SET_STRING, key, value.c_str(), 0) != 0) return failed();
   }
   if (syscall(SYS_fsconfig, context.get(), FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) != 0) return failed();
@@ -274,13 +283,15 @@ uint64_t state_of_system() {
 
 Result<FileTrees> build_root(const SandboxSpec& spec, FileDescriptor there, bool is_prepared) {
   if (spec.workspace && !there) there = TRY(bound_folder(*spec.workspace));
+  FolderParts below;
+  if (spec.below) below = TRY(receive_folder_below(*spec.below, there));
   FileTrees written;
   if (is_prepared && spec.links.empty()) {
-    written = TRY(build_own("", spec, std::move(there)));
+    written = TRY(build_own("", spec, std::move(there), std::move(below)));
   } else {
     const std::string root = kNewRoot;
     TRY(build_common(root));
-    written = TRY(build_own(root, spec, std::move(there)));
+    written = TRY(build_own(root, spec, std::move(there), std::move(below)));
     TRY(build_links(root, spec));
     TRY(enter(root));
   }

@@ -40,6 +40,12 @@ struct SandboxImage {
   friend bool operator==(const SandboxImage&, const SandboxImage&) = default;
 };
 
+// A folder of this machine that a workspace begins with: read-only below what is written.
+struct FolderBelow {
+  std::filesystem::path folder;
+  std::vector<std::string> hidden;  // paths in it that are not seen, of folders with all that is in them
+};
+
 struct SandboxSpec {
   size_t output_limit = size_t{1} << 20;      // bytes of a call's output that are kept
   double call_time_limit_s = 120;             // then a command is ended, and the model told
@@ -66,6 +72,9 @@ struct SandboxSpec {
   // The workspace begins with these files, shared with all that begin with them. Limits are those of what changes.
   // kUnfit of backends that cannot share files of the machine.
   std::optional<BaseTree> base;
+  // As it is, where `workspace` would be written: what the folder's owner does meanwhile may be seen. The sandbox runs
+  // as that owner where we are root. kUnfit where an overlay cannot be had, and of other backends than by namespaces.
+  std::optional<FolderBelow> below;
   SandboxHolder holder;
 
   bool has_proxy() const { return proxy || packages || !network.empty(); }
@@ -82,6 +91,7 @@ struct Collected {
   bool complete = true;                // false where there were too many or too large ones
 };
 
+class FolderView;
 class Freezer;
 class Inspector;
 class Snapshots;
@@ -120,6 +130,7 @@ class Sandbox {
   virtual ToolServers* tool_servers() { return nullptr; }
   virtual SourceView* sources() { return nullptr; }
   virtual Inspector* inspector() { return nullptr; }
+  virtual FolderView* folder_view() { return nullptr; }
 };
 
 // Thread safety: create may be called from several threads.

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "envs/sandbox/file_tree.h"
+#include "envs/sandbox/folder_list.h"
 #include "envs/sandbox/look.h"
 #include "envs/sandbox/root_contents.h"
 #include "envs/sandbox/sandbox.h"
@@ -160,6 +161,18 @@ Result<std::string> source_lines(std::string_view question) {
   return texts;
 }
 
+// The list: how long the first part is, and both.
+std::string serve_folder_changes(int descriptor) {
+  const auto text = read_whole(descriptor);
+  FieldReader fields(text);
+  return serve_sources("", [&](std::string_view) -> Result<std::string> {
+    const auto begin = TRY(fields.number());
+    const auto lists = fields.rest();
+    if (begin > lists.size()) return fail(Status::corrupt("the list of a folder's files is cut"));
+    return encode(TRY(difference_from(kRoot, lists.substr(0, begin), lists.substr(begin))));
+  });
+}
+
 std::string serve_start(FieldReader& fields, int socket, const std::vector<std::string>& environment) {
   const auto start = [&]() -> Status {
     const auto name = TRY(fields.text());
@@ -213,6 +226,8 @@ std::string serve_request(RequestKind kind, FieldReader& fields, const Session& 
       for (const auto& path : collected.removed) put_text(reply, path);
       return reply;
     }
+    case RequestKind::kFolderChanges:
+      return serve_folder_changes(descriptor);
     case RequestKind::kSourceChanges:
       return serve_sources(fields.rest(), source_changes);
     case RequestKind::kSourceLines:

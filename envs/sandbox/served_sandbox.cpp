@@ -3,7 +3,9 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <spdlog/spdlog.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <mutex>
 
@@ -326,6 +328,23 @@ Result<std::string> ServedSandbox::ask_about_sources(RequestKind kind, std::stri
   FieldReader fields(reply);
   if (const auto why = TRY(fields.text()); !why.empty()) return fail(Status::unavailable(why));
   return fields.text();
+}
+
+Result<FolderDifference> ServedSandbox::folder_difference(std::string_view begin, std::string_view meanwhile) {
+  const FileDescriptor list(memfd_create("tandem-list", MFD_CLOEXEC));
+  if (!list) return fail(Status::from_errno("memfd", errno));
+  std::string head;
+  put_number(head, begin.size());
+  for (const auto part : {std::string_view(head), begin, meanwhile}) TRY(write_all(list.get(), part, "list of files"));
+  if (lseek(list.get(), 0, SEEK_SET) != 0) return fail(Status::from_errno("list of files", errno));
+  constexpr double kBytesOfFile = 60;  // of the list, at least for one whose path is not short
+  const double seconds = kCollectTime + static_cast<double>(begin.size()) / kBytesOfFile / kFilesPerSecond;
+  const auto reply = TRY(requests_.request(RequestKind::kFolderChanges, "", seconds, {}, list.get()));
+  if (reply.empty())
+    return fail(Status::exhausted("looking at the files was killed, perhaps for using too much memory"));
+  FieldReader fields(reply);
+  if (const auto why = TRY(fields.text()); !why.empty()) return fail(Status::exhausted(why));
+  return decode_folder_difference(TRY(fields.text()));
 }
 
 SandboxUsage ServedSandbox::usage() const { return usage_of(requests_.spawned().process); }

@@ -19,7 +19,8 @@ class ServedSandbox : public Sandbox,
                       private Freezer,
                       private ToolServers,
                       private SourceView,
-                      private Inspector {
+                      private Inspector,
+                      private FolderView {
  public:
   // Ends the sandbox when it is destroyed.
   ServedSandbox(SpawnedSandbox spawned, const SandboxSpec& spec);
@@ -52,6 +53,7 @@ class ServedSandbox : public Sandbox,
   ToolServers* tool_servers() override { return this; }
   SourceView* sources() override { return this; }
   Inspector* inspector() override { return this; }
+  FolderView* folder_view() override { return spec_.below ? this : nullptr; }
 
  private:
   Result<Snapshot> snapshot() override;
@@ -65,6 +67,7 @@ class ServedSandbox : public Sandbox,
   Result<std::vector<std::string>> source_lines(std::span<const SourceLines> wanted) override;
   Result<LookOutcome> look(const LookRequest& wanted, const std::stop_token& stop) override;
   SandboxUsage usage() const override;
+  Result<FolderDifference> folder_difference(std::string_view begin, std::string_view meanwhile) override;
 
   Result<std::unique_ptr<McpClient>> start_server(const McpServerSpec& server);
   Result<ToolOutcome> call_foreign(McpClient& server, const ForeignTool& tool, const Json& arguments,

@@ -19,8 +19,9 @@ namespace {
 
 constexpr int kSourcesDeepest = 64;  // folders in folders
 constexpr size_t kNamedSecrets = 5;
-constexpr uint64_t kLargestRules = 1 << 20;  // bytes of a file of rules
-constexpr int64_t kSettled = 100'000'000;    // ns after which a file's times tell one change from the next
+constexpr uint64_t kLargestRules = 1 << 20;             // bytes of a file of rules
+constexpr uint64_t kOwnBits = (uint64_t{1} << 56) - 1;  // of a file's number; an overlay names the layer in the rest
+constexpr int64_t kSettled = 100'000'000;               // ns after which a file's times tell one change from the next
 
 int64_t nanoseconds(const timespec& time) { return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec; }
 
@@ -28,7 +29,7 @@ int64_t nanoseconds(const timespec& time) { return int64_t{time.tv_sec} * 1'000'
 uint64_t stamp_of(const struct stat& info, int64_t now) {
   if (now - std::max(nanoseconds(info.st_mtim), nanoseconds(info.st_ctim)) < kSettled) return 0;
   const int64_t parts[] = {info.st_size, nanoseconds(info.st_mtim), nanoseconds(info.st_ctim),
-                           static_cast<int64_t>(info.st_ino)};
+                           static_cast<int64_t>(info.st_ino & kOwnBits)};
   return std::max<uint64_t>(1, digest_of(std::as_bytes(std::span(parts))).low);
 }
 

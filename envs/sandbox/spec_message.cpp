@@ -28,6 +28,7 @@ std::string encode(const SandboxSpec& spec) {
   for (const auto& setting : environment) put_text(bytes, setting);
   put_number(bytes, spec.sealable ? 1 : 0);
   put_number(bytes, spec.memory_is_bounded ? 1 : 0);
+  put_text(bytes, spec.below ? spec.below->folder.string() : "");  // what is hidden goes its own way
   return bytes;
 }
 
@@ -49,6 +50,7 @@ Result<SandboxSpec> decode_spec(std::string_view bytes) {
   for (uint64_t left = TRY(fields.number()); left > 0; --left) spec.environment.push_back(TRY(fields.text()));
   spec.sealable = TRY(fields.number()) == 1;
   spec.memory_is_bounded = TRY(fields.number()) == 1;
+  if (const auto below = TRY(fields.text()); !below.empty()) spec.below = FolderBelow{.folder = below, .hidden = {}};
   return spec;
 }
 

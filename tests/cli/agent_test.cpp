@@ -362,6 +362,33 @@ TEST_F(Agent, a_file_that_somebody_changed_meanwhile_is_a_conflict_and_is_left) 
   EXPECT_THAT(outcomes, ElementsAre("conflict", "written"));
 }
 
+TEST_F(Agent, a_folder_larger_than_any_copy_is_worked_on_as_it_is) {
+  put("data/large.bin", "");
+  fs::resize_file(folder() / "data/large.bin", uint64_t{3} << 30);  // takes no room
+  put("keys/private.pem", "secret\n");
+  ScriptedServer server;
+  server.stream("I look.", {ScriptedServer::call("c1", "run_terminal_cmd",
+                                                 {{"command",
+                                                   "stat -c %s data/large.bin; ls keys; "
+                                                   "echo over >> data/large.bin || echo no room"}})});
+  script_an_edit(server);
+  const int code = run(with(server, {"--json", "--exclude", "*.pem"}));
+  const auto begun = events("begin");
+  ASSERT_EQ(begun.size(), 1u) << text(output());
+  if (begun[0]["copied"] == true || code == 2) GTEST_SKIP() << "no overlays here: " << begun[0]["note"];
+  ASSERT_EQ(code, 0) << text(output());
+  EXPECT_EQ(begun[0]["files"], 4);
+  EXPECT_EQ(begun[0]["note"], "");
+  const auto results = events("result");
+  ASSERT_FALSE(results.empty());
+  EXPECT_THAT(results[0]["output"].get<std::string>(), testing::StartsWith("3221225472\n"));
+  EXPECT_THAT(results[0]["output"].get<std::string>(), Not(HasSubstr("private.pem")));
+  EXPECT_EQ(get("app.ini"), "[cache]\ncache_limit = 40\n");
+  EXPECT_EQ(get("keys/private.pem"), "secret\n");
+  EXPECT_EQ(fs::file_size(folder() / "data/large.bin"), uint64_t{3} << 30);
+  EXPECT_EQ(end()["changes"].size(), 1u);
+}
+
 TEST_F(Agent, an_interrupt_ends_the_running_call_shows_the_changes_and_leaves_nothing_behind) {
   for (const bool in_a_call : {true, false}) {
     ScriptedServer server;

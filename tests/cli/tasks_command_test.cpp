@@ -59,6 +59,36 @@ TEST_F(TasksCommand, shows_what_a_model_meets_and_never_the_tests) {
   EXPECT_EQ(tasks("show examples/tasks").second, 2);
 }
 
+TEST_F(TasksCommand, a_base_is_told_with_its_source_and_once_it_is_unpacked_with_its_size) {
+  put("repo/a.py", "a = 1\n");
+  put("repo/b.py", "b = 2\n");
+  const auto task = put("on.yaml", "base: {folder: repo}\ninstruction: x\ncheck: {answer: y}\nsolution: {answer: y}\n");
+  const auto source = fs::canonical(folder_ / "repo").string();
+  const auto with = [&](const std::string& words) {
+    const auto result =
+        envs::run_process({.argv = {"/bin/sh", "-c", "'" TANDEM_BINARY "' tasks " + words},
+                           .directory = TANDEM_SOURCE_DIR,
+                           .environment = {"PATH=/usr/bin:/bin", "XDG_CACHE_HOME=" + (folder_ / "cache").string()},
+                           .time_limit_s = 240});
+    return result ? std::pair(result->output, result->exit_code) : std::pair(result.error().message(), -1);
+  };
+  const auto [shown, code] = with("show " + task);
+  EXPECT_EQ(code, 0) << shown;
+  EXPECT_THAT(shown, HasSubstr("begins on the folder " + source + " (not unpacked here yet)"));
+  EXPECT_EQ(with("validate " + task + " --repeats 1").second, 0);
+  EXPECT_THAT(with("show " + task).first, HasSubstr("begins on the folder " + source + " (2 files, 12 B"));
+  const auto [line, json_code] = with("list --json " + task);
+  EXPECT_EQ(json_code, 0) << line;
+  const auto listed = Json::parse(line).at("base");
+  EXPECT_EQ(listed.at("kind"), "folder");
+  EXPECT_EQ(listed.at("source"), source);
+  EXPECT_EQ(listed.at("commit"), Json());
+  EXPECT_EQ(listed.at("files"), 2);
+  EXPECT_EQ(listed.at("bytes"), 12);
+  EXPECT_THAT(with("list " + task).first, HasSubstr("over the folder " + source));
+  EXPECT_EQ(Json::parse(with("list --json examples/tasks answers").first).at("base"), Json());
+}
+
 TEST_F(TasksCommand, validates_and_says_by_its_exit_code_what_came_out) {
   const auto good = tasks("validate examples/tasks --repeats 1");
   EXPECT_EQ(good.second, 0) << good.first;

@@ -1,5 +1,7 @@
 #include "envs/fleet/pressure.h"
 
+#include <gtest/gtest.h>
+
 #include "tests/envs/scratch.h"
 
 namespace tandem::envs {

@@ -1,0 +1,195 @@
+#include "envs/changes/folder_base.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <unordered_map>
+
+#include "base/file.h"
+#include "envs/sandbox/capabilities.h"
+
+namespace tandem::envs {
+namespace {
+
+constexpr const char* kChangedMeanwhile = "it was changed meanwhile";
+
+using Stamps = std::unordered_map<std::string_view, FileStamp>;
+
+const FileStamp* find_in(const Stamps& stamps, std::string_view path) {
+  const auto found = stamps.find(path);
+  return found == stamps.end() ? nullptr : &found->second;
+}
+
+std::string entries_other_than(const FolderList& now, const Stamps& begin) {
+  std::string entries;
+  for_each_listed(now.entries, [&](std::string_view path, const FileStamp& stamp) {
+    const auto* const was = find_in(begin, path);
+    if (!was || !same_file(*was, stamp)) put_listed(entries, path, stamp);
+  });
+  return entries;
+}
+
+// What is not seen in the sandbox, by path: itself, or a folder that it lies in.
+class HiddenPaths {
+ public:
+  explicit HiddenPaths(const FolderList& list) {
+    for (const auto& each : list.hidden) all_.emplace(each.path, each.why);
+  }
+  std::string refusal_of(const std::string& path) const {
+    for (auto end = path.find('/');; end = path.find('/', end + 1)) {
+      const auto found = all_.find(std::string_view(path).substr(0, end));
+      if (found != all_.end()) return words(found->second);
+      if (end == std::string::npos) return "";
+    }
+  }
+
+ private:
+  static std::string words(Hidden why) {
+    switch (why) {
+      case Hidden::kLeftOut:
+        return "it was left out by --exclude";
+      case Hidden::kUnreadable:
+        return "what was there before cannot be read";
+      case Hidden::kSpecial:
+        return "what was there before is no file, folder or link";
+    }
+    return "";
+  }
+  std::unordered_map<std::string_view, Hidden> all_;
+};
+
+// What the folder has at a path now, with its content where it takes no more than `room`; and how it is known.
+struct Present {
+  TreeEntry entry;
+  bool is_whole = true, is_as_listed = true;
+};
+
+std::optional<Present> look_at(const fs::path& folder, const std::string& path, const FileStamp& listed, size_t room) {
+  Present present{.entry = {.mode = listed.mode, .path = path}};
+  if (S_ISLNK(listed.mode)) {
+    std::error_code error;
+    present.entry.content = fs::read_symlink(folder / path, error).string();
+    if (error) return std::nullopt;
+  }
+  if (!S_ISREG(listed.mode)) return present;
+  if (listed.size > room) {
+    present.is_whole = false;
+    return present;
+  }
+  auto content = read_file(folder / path, room);
+  if (!content) return std::nullopt;
+  present.entry.content = std::move(*content);
+  // Whether that was the very file that was listed.
+  const auto stamp = stamp_of_file(folder / path);
+  present.is_as_listed = stamp && same_file(*stamp, listed);
+  return present;
+}
+
+class Changed {
+ public:
+  Changed(const FolderBase& base, const FolderList& now)
+      : base_(base), begin_(base.list.by_path()), now_(now.by_path()), hidden_(base.list), hidden_now_(now) {}
+
+  void take(TreeEntry after) {
+    const auto path = after.path;
+    add(path, std::move(after));
+  }
+  void take_gone(const std::string& path) {
+    // What is not there any more in the folder either is nobody's to delete.
+    if (find_in(begin_, path) && find_in(now_, path)) add(path, std::nullopt);
+  }
+
+  std::vector<Change> changes() && {
+    auto changes = changes_between(std::move(before_), std::move(after_));
+    for (auto& change : apart_) changes.push_back(std::move(change));
+    std::ranges::sort(changes, {}, &Change::path);
+    for (auto& change : changes) {
+      if (const auto found = conflicts_.find(change.path); found != conflicts_.end()) change.conflict = found->second;
+      if (!change.refused.empty()) continue;
+      change.refused = hidden_.refusal_of(change.path);
+      if (change.refused.empty()) change.refused = hidden_now_.refusal_of(change.path);
+      if (change.refused.empty() && base_.leaves_out && base_.leaves_out(change.path))
+        change.refused = "it was left out by --exclude";
+    }
+    return changes;
+  }
+
+ private:
+  void add(const std::string& path, std::optional<TreeEntry> after) {
+    const auto* const was = find_in(begin_, path);
+    const auto* const is = find_in(now_, path);
+    const bool is_same = was && is ? same_file(*was, *is) : !was && !is;
+    if (!is_same)
+      conflicts_[path] = !is ? "it is not there any more" : !was ? "it is there meanwhile" : kChangedMeanwhile;
+    std::optional<Present> present;
+    if (is) {
+      present = look_at(base_.folder, path, *is, kLargestReplaced - replaced_);
+      if (!present || !present->is_whole) {
+        Change change{.path = path, .before = TreeEntry{.mode = is->mode, .path = path}, .after = std::move(after)};
+        change.refused = present ? fmt::format("what it replaces is more than the {} MiB that are kept for undoing",
+                                               kLargestReplaced >> 20)
+                                 : "what was there before cannot be read";
+        apart_.push_back(std::move(change));
+        return;
+      }
+      if (!present->is_as_listed) conflicts_[path] = kChangedMeanwhile;
+      replaced_ += present->entry.content.size();
+      before_.push_back(std::move(present->entry));
+    }
+    if (after) after_.push_back(std::move(*after));
+  }
+
+  const FolderBase& base_;
+  const Stamps begin_, now_;
+  const HiddenPaths hidden_, hidden_now_;
+  std::vector<TreeEntry> before_, after_;
+  std::vector<Change> apart_;  // what is before is not known
+  std::unordered_map<std::string, std::string> conflicts_;
+  size_t replaced_ = 0;
+};
+
+}  // namespace
+
+FolderBelow FolderBase::below() const {
+  FolderBelow below{.folder = folder, .hidden = {}};
+  below.hidden.reserve(list.hidden.size());
+  for (const auto& each : list.hidden) below.hidden.push_back(each.path);
+  return below;
+}
+
+std::vector<std::string> FolderBase::names() const {
+  std::vector<std::string> names;
+  names.reserve(list.files);
+  for_each_listed(list.entries, [&](std::string_view path, const FileStamp& stamp) {
+    if (!S_ISDIR(stamp.mode) && path != ".git" && !path.starts_with(".git/")) names.emplace_back(path);
+  });
+  std::ranges::sort(names);
+  return names;
+}
+
+Result<FolderBase> folder_base(const fs::path& folder, const LeavesOut& leaves_out) {
+  FolderBase base{.folder = folder, .leaves_out = leaves_out, .list = TRY(list_folder(folder, leaves_out))};
+  if (base.list.has_mounts) return fail(Status::unfit("a part of it is on another file system"));
+  return base;
+}
+
+Result<std::vector<Change>> changes_on(Sandbox& sandbox, const FolderBase& base) {
+  const auto now = TRY(list_folder(base.folder, base.leaves_out));
+  const auto meanwhile = entries_other_than(now, base.list.by_path());
+  auto difference = folder_difference(sandbox, base.list.entries, meanwhile);
+  if (!difference) {
+    return fail(std::move(difference)
+                    .error()
+                    .at("the files that the agent left behind")
+                    .hint("tell the agent to delete what it built; nothing was written back"));
+  }
+  Changed changed(base, now);
+  for (auto& entry : difference->other) changed.take(std::move(entry));
+  for (const auto& path : difference->gone) changed.take_gone(path);
+  return std::move(changed).changes();
+}
+
+}  // namespace tandem::envs

@@ -1,0 +1,91 @@
+// What lies in a folder, by types, sizes and times alone; and what is other in a workspace that began on that folder.
+//
+// No content is read but that of files that are other. A file is the folder's own where its path, type, mode, size,
+// times of modification and change, and number are: no program in a sandbox can set the time of change. So the
+// difference takes a walk, and not what the folder holds.
+//
+// Values; functions that touch nothing but the folder they are given. No link is followed.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/status.h"
+#include "envs/sandbox/file_tree.h"
+
+namespace tandem::envs {
+
+inline constexpr size_t kMostListedFiles = 1'000'000;
+
+struct FileStamp {
+  uint32_t mode = 0;
+  uint64_t size = 0;
+  int64_t modified = 0, changed = 0;  // nanoseconds
+  uint64_t number = 0;                // the inode's, without the bits in which an overlay names the layer
+};
+// Of folders type and mode count, of all else every field.
+bool same_file(const FileStamp& a, const FileStamp& b);
+
+// Of what is there, of a link itself.
+std::optional<FileStamp> stamp_of_file(const std::filesystem::path& path);
+
+// Why something of the folder is not to be seen in a sandbox.
+enum class Hidden : uint8_t { kLeftOut, kUnreadable, kSpecial };  // the last: sockets, devices
+struct HiddenPath {
+  std::string path;
+  Hidden why = Hidden::kLeftOut;
+};
+
+struct FolderList {
+  std::string entries;  // packed: a stamp and a path each; folders come before what is in them
+  size_t count = 0, files = 0;
+  uint64_t bytes = 0;  // of its files together
+  std::vector<HiddenPath> hidden;
+  size_t foreign = 0;       // of entries those that belong to another user or group than our process
+  bool has_mounts = false;  // whether part of it is on another file system
+
+  // By path, as long as the list is there and unchanged.
+  std::unordered_map<std::string_view, FileStamp> by_path() const;
+};
+
+// kExhausted beyond kMostListedFiles, kInvalid where it is no folder that can be read.
+Result<FolderList> list_folder(const std::filesystem::path& folder, const LeavesOut& leaves_out);
+
+struct ListedEntry {
+  std::string_view path;
+  FileStamp stamp;
+};
+// Takes a packed entry from the front; none from bytes that were not packed.
+std::optional<ListedEntry> take_listed(std::string_view& entries);
+void put_listed(std::string& entries, std::string_view path, const FileStamp& stamp);
+// Calls `visit(path, stamp)` for each. False for bytes that were not packed.
+bool for_each_listed(std::string_view entries, const auto& visit) {
+  while (!entries.empty()) {
+    const auto entry = take_listed(entries);
+    if (!entry) return false;
+    visit(entry->path, entry->stamp);
+  }
+  return true;
+}
+
+// What a workspace holds that its folder did not hold when it began, nor holds now.
+struct FolderDifference {
+  std::vector<TreeEntry> other;  // changed, or new; folders where their mode is other
+  std::vector<std::string>
+      gone;  // what was there at the beginning; nothing that lies in a folder that is closed by now
+};
+
+// Of what lies below `root`. `begin`: what the folder held; `meanwhile`: what it holds now that is other (both packed).
+// kExhausted beyond the limits of file_tree.h.
+Result<FolderDifference> difference_from(const std::filesystem::path& root, std::string_view begin,
+                                         std::string_view meanwhile);
+
+std::string encode(const FolderDifference& difference);
+Result<FolderDifference> decode_folder_difference(std::string_view bytes);
+
+}  // namespace tandem::envs

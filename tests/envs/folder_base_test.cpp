@@ -1,0 +1,250 @@
+// A user's folder below a sandbox's files: what is seen, what is told as changed, what becomes of a folder that changes
+// meanwhile, and where a copy is made.
+#include "envs/changes/folder_base.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "envs/changes/folder_work.h"
+#include "envs/changes/write_back.h"
+#include "tests/envs/sandbox_fixture.h"
+#include "tests/envs/scratch.h"
+
+namespace tandem::envs {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::UnorderedElementsAre;
+
+// A backend that makes no workspace over a folder.
+class Overless final : public SandboxBackend {
+ public:
+  explicit Overless(SandboxBackend& inner) : inner_(inner) {}
+  Result<std::unique_ptr<Sandbox>> create(const SandboxSpec& spec) override {
+    if (spec.below) return fail(Status::unfit("overlays are not to be had"));
+    return inner_.create(spec);
+  }
+
+ private:
+  SandboxBackend& inner_;
+};
+
+class FolderBases : public SandboxTest {
+ protected:
+  void SetUp() override {
+    SandboxTest::SetUp();
+    if (!sandbox_) return;
+    user_.put("a.txt", "one\n");
+    user_.put("src/b.py", "b = 1\n");
+    user_.put("src/c.py", "c = 1\n");
+    user_.put("deep/er/d.txt", "d\n");
+    user_.put("bin/tool", "#!/bin/sh\necho works\n");
+    fs::permissions(user_.path / "bin/tool", fs::perms(0755));
+    fs::create_symlink("src", user_.path / "link");
+    fs::create_symlink("/etc/hostname", user_.path / "out");
+  }
+  // False, with the test skipped, where overlays cannot be had here.
+  bool begin(const std::vector<std::string>& excludes = {}) {
+    auto begun = FolderWork::begin(*backend_, spec_, user_.path, *leaves_out_of(excludes));
+    EXPECT_TRUE(begun) << begun.error().to_string();
+    if (!begun) return false;
+    work_.emplace(std::move(*begun));
+    return !work_->is_copy();
+  }
+  std::string in(const std::string& command) {
+    const auto outcome = work_->sandbox().call("run_terminal_cmd", {{"command", command}});
+    EXPECT_TRUE(outcome) << outcome.error().to_string();
+    return outcome ? outcome->output : "";
+  }
+  std::vector<Change> changes() {
+    auto changes = work_->changes();
+    EXPECT_TRUE(changes) << changes.error().to_string();
+    return changes.value_or(std::vector<Change>());
+  }
+  static std::vector<std::string> told(const std::vector<Change>& changes) {
+    std::vector<std::string> found;
+    for (const auto& change : changes) {
+      const auto& why = change.refused.empty() ? change.conflict : change.refused;
+      found.push_back(kind_of(change) + " " + change.path + (why.empty() ? "" : ": " + why));
+    }
+    return found;
+  }
+  std::vector<std::string> written(const std::vector<Change>& changes) {
+    const auto outcomes = write_back(user_.path, changes);
+    EXPECT_TRUE(outcomes) << outcomes.error().message();
+    std::vector<std::string> found;
+    for (size_t i = 0; outcomes && i < changes.size(); ++i)
+      found.push_back(fmt::format("{} {}", changes[i].path, to_string((*outcomes)[i].outcome)));
+    return found;
+  }
+
+  Scratch user_;
+  std::optional<FolderWork> work_;
+};
+
+#define BEGIN(...) \
+  if (!begin(__VA_ARGS__)) GTEST_SKIP() << work_->note()
+
+TEST_F(FolderBases, a_sandbox_sees_the_folder_and_every_kind_of_change_is_told_and_nothing_else) {
+  BEGIN();
+  EXPECT_THAT(work_->names(), ElementsAre("a.txt", "bin/tool", "deep/er/d.txt", "link", "out", "src/b.py", "src/c.py"));
+  EXPECT_EQ(in("cat a.txt link/b.py; bin/tool; readlink out; stat -c %U a.txt"),
+            "one\nb = 1\nworks\n/etc/hostname\nagent\n");
+  EXPECT_THAT(told(changes()), IsEmpty());
+  in("echo two >> a.txt; rm src/b.py; chmod 644 bin/tool; mkdir new; echo n > new/n; rm link; ln -s deep link; "
+     "touch src/c.py; rm -r deep/er; mkdir deep/er; echo e > deep/er/e.txt");
+  EXPECT_EQ(user_.get("a.txt"), "one\n");
+  const auto all = changes();
+  EXPECT_THAT(told(all),
+              ElementsAre("changed a.txt", "mode 755 -> 644 bin/tool", "deleted deep/er/d.txt", "new deep/er/e.txt",
+                          "changed link", "new folder new", "new new/n", "deleted src/b.py"));
+  for (const auto& line : written(all)) EXPECT_THAT(line, HasSubstr(" written"));
+  EXPECT_EQ(user_.get("a.txt"), "one\ntwo\n");
+  EXPECT_FALSE(fs::exists(user_.path / "src/b.py"));
+  EXPECT_EQ(fs::read_symlink(user_.path / "link"), "deep");
+  EXPECT_EQ(user_.get("deep/er/e.txt"), "e\n");
+}
+
+TEST_F(FolderBases, moved_folders_and_files_whose_times_were_set_back_are_told) {
+  user_.put("one/x", "1\n");
+  user_.put("two/x", "2\n");
+  for (const char* path : {"one/x", "two/x"}) fs::last_write_time(user_.path / path, fs::file_time_type::clock::now());
+  BEGIN();
+  in("mv one three; mv two one; mv three two; touch -r a.txt /tmp/mark; echo eno > a.txt; touch -r /tmp/mark a.txt");
+  EXPECT_THAT(told(changes()), ElementsAre("changed a.txt", "changed one/x", "changed two/x"));
+}
+
+TEST_F(FolderBases, what_is_left_out_or_cannot_be_read_and_sockets_are_not_seen_and_stay) {
+  user_.put(".env", "secret\n");
+  user_.put("src/.env", "secret\n");
+  user_.put("node_modules/x/y", "large\n");
+  const FileDescriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+  const auto place = (user_.path / "sock").string();
+  ASSERT_LT(place.size(), sizeof address.sun_path);
+  place.copy(address.sun_path, place.size());
+  ASSERT_EQ(bind(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  ASSERT_EQ(mkfifo((user_.path / "pipe").c_str(), 0644), 0);
+  BEGIN({".env", "node_modules/"});
+  EXPECT_EQ(in("ls -A; ls -A src; cat .env src/.env node_modules/x/y 2>&1 | grep -c secret; true"),
+            "a.txt\nbin\ndeep\nlink\nout\npipe\nsrc\nb.py\nc.py\n0\n");
+  EXPECT_THAT(told(changes()), IsEmpty());
+  in("rm -rf src; mkdir src; ls -A src > seen; echo mine > .env; mkdir node_modules; echo z > node_modules/z; echo > "
+     "sock");
+  EXPECT_EQ(in("wc -c < seen"), "0\n");
+  const auto all = changes();
+  EXPECT_THAT(told(all), ElementsAre("new .env: it was left out by --exclude",
+                                     "new folder node_modules: it was left out by --exclude",
+                                     "new node_modules/z: it was left out by --exclude", "new seen",
+                                     "new sock: what was there before is no file, folder or link", "deleted src/b.py",
+                                     "deleted src/c.py"));
+  written(all);
+  EXPECT_EQ(user_.get(".env") + user_.get("src/.env") + user_.get("node_modules/x/y"), "secret\nsecret\nlarge\n");
+  EXPECT_TRUE(fs::is_socket(user_.path / "sock"));
+}
+
+TEST_F(FolderBases, what_the_user_does_meanwhile_is_no_change_of_the_agent_s) {
+  BEGIN();
+  EXPECT_EQ(in("cat a.txt src/b.py"), "one\nb = 1\n");
+  user_.put("a.txt", "of the user\n");  // in place
+  user_.put("users.txt", "new\n");
+  fs::remove(user_.path / "src/b.py");
+  fs::rename(user_.path / "src/c.py", user_.path / "src/moved.py");
+  user_.put("replaced", "1\n");
+  fs::rename(user_.path / "replaced", user_.path / "deep/er/d.txt");  // as editors do
+  in("ls -lR > /dev/null; cat a.txt src/* deep/er/* > /dev/null");
+  EXPECT_THAT(told(changes()), IsEmpty());
+}
+
+TEST_F(FolderBases, what_both_changed_is_a_conflict_and_the_user_s_stays) {
+  user_.put("gone.txt", "g\n");
+  user_.put("same.txt", "s\n");
+  BEGIN();
+  in("echo agent > a.txt; rm src/b.py; echo agent > src/c.py; echo agent > both.txt; echo agent > gone.txt; "
+     "chmod 600 same.txt; echo agent > deep/er/d.txt");
+  user_.put("a.txt", "of the user\n");
+  user_.put("src/b.py", "of the user\n");
+  user_.put("fresh", "c = 1\n");
+  fs::rename(user_.path / "fresh", user_.path / "src/c.py");  // another file of the same content
+  user_.put("both.txt", "of the user\n");
+  fs::remove(user_.path / "gone.txt");
+  const auto all = changes();
+  EXPECT_THAT(told(all),
+              UnorderedElementsAre("changed a.txt: it was changed meanwhile", "changed both.txt: it is there meanwhile",
+                                   "changed deep/er/d.txt", "new gone.txt: it is not there any more",
+                                   "mode 644 -> 600 same.txt", "deleted src/b.py: it was changed meanwhile",
+                                   "changed src/c.py: it was changed meanwhile"));
+  EXPECT_THAT(written(all),
+              UnorderedElementsAre("a.txt conflict", "both.txt conflict", "deep/er/d.txt written", "gone.txt conflict",
+                                   "same.txt written", "src/b.py conflict", "src/c.py conflict"));
+  EXPECT_EQ(user_.get("a.txt") + user_.get("src/b.py"), "of the user\nof the user\n");
+}
+
+TEST_F(FolderBases, sizes_count_of_what_is_changed_alone) {
+  user_.put("large.bin", "");
+  fs::resize_file(user_.path / "large.bin", uint64_t{2} << 30);  // takes no room
+  BEGIN();
+  EXPECT_EQ(in("stat -c %s large.bin; echo x >> a.txt"), "2147483648\n");
+  EXPECT_THAT(told(changes()), ElementsAre("changed a.txt"));
+  in("rm large.bin");
+  EXPECT_THAT(told(changes()), ElementsAre("changed a.txt",
+                                           "deleted large.bin: what it replaces is more than the 48 MiB "
+                                           "that are kept for undoing"));
+  in("head -c 60000000 /dev/zero > built");
+  const auto too_large = work_->changes();
+  ASSERT_FALSE(too_large);
+  EXPECT_THAT(too_large.error().to_string(), HasSubstr("delete what it built"));
+  in("rm built");
+  EXPECT_TRUE(work_->changes());
+}
+
+TEST_F(FolderBases, a_folder_that_a_program_closes_is_not_taken_for_empty) {
+  BEGIN();
+  in("chmod 000 src");
+  EXPECT_THAT(told(changes()), ElementsAre("mode 755 -> 0 src"));
+}
+
+TEST_F(FolderBases, where_no_overlay_can_be_had_a_copy_is_made_and_said) {
+  Overless overless(*backend_);
+  auto work = FolderWork::begin(overless, spec_, user_.path, *leaves_out_of({}));
+  ASSERT_TRUE(work) << work.error().to_string();
+  EXPECT_TRUE(work->is_copy());
+  EXPECT_THAT(work->note(),
+              HasSubstr("a copy of the folder was made, since it cannot be worked on as it is: overlays are"));
+  EXPECT_THAT(work->names(), ElementsAre("a.txt", "bin/tool", "deep/er/d.txt", "link", "out", "src/b.py", "src/c.py"));
+  ASSERT_TRUE(work->sandbox().call("run_terminal_cmd", {{"command", "echo two >> a.txt"}}));
+  EXPECT_THAT(told(*work->changes()), ElementsAre("changed a.txt"));
+  user_.put("large", std::string(49 << 20, 'x'));
+  const auto refused = FolderWork::begin(overless, spec_, user_.path, *leaves_out_of({}));
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().to_string(), HasSubstr("overlays are not to be had"));
+  EXPECT_THAT(refused.error().to_string(), HasSubstr("--exclude"));
+}
+
+TEST_F(FolderBases, nothing_of_it_is_mounted_where_programs_of_the_sandbox_reach_it) {
+  BEGIN({"src"});
+  EXPECT_EQ(in("grep -c workspace /proc/self/mounts; ls -A / | grep -c below; cat /workspace/below/a.txt 2>&1 | grep "
+               "-c one; true"),
+            "1\n0\n0\n");
+}
+
+// Then the sandbox makes the overlay itself.
+TEST(FolderBasesElsewhere, of_an_ordinary_user_likewise) {
+  if (geteuid() != 0) GTEST_SKIP() << "we are one already";
+  Scratch scratch;
+  fs::permissions(scratch.path, fs::perms(0777));
+  fs::copy_file("/proc/self/exe", scratch.path / "test");
+  const auto run = "cd / && setpriv --reuid 12345 --regid 12345 --clear-groups " + (scratch.path / "test").string() +
+                   " '--gtest_filter=FolderBases.*' >" + (scratch.path / "log").string() + " 2>&1";
+  EXPECT_EQ(WEXITSTATUS(std::system(run.c_str())), 0) << scratch.get("log");
+  EXPECT_THAT(scratch.get("log"), HasSubstr(" tests from 1 test suite ran."));
+}
+
+}  // namespace
+}  // namespace tandem::envs
