@@ -149,7 +149,7 @@ Status add_speculation(const std::shared_ptr<const model::Weights>& weights, con
   auto plain = TRY(make(Speculation::kOff)), drafting = TRY(make(Speculation::kNgram));
   const int vocabulary = weights->config().vocabulary;
   std::vector<Job> jobs;
-  if (!settings.model.empty()) {
+  if (!settings.model.empty() && fs::exists(fs::path(settings.model) / "tokenizer.json")) {
     // A file, and the same file again, of which the first lines are there.
     const auto tokenizer = TRY(model::Tokenizer::load(settings.model));
     const std::string file = made_up_code(900);

@@ -250,6 +250,12 @@ std::string curves(const RunFiles& run, const Json& summary) {
       std::any_of(distance.begin(), distance.end(), [](const auto& point) { return point.second != 0; })) {
     out += line_chart({.title = "Distance from the reference model, KL", .series = {{"KL", distance, 4, false}}});
   }
+  if (const auto changed = points_of(run.steps, "routes_changed"); !changed.empty()) {
+    out += line_chart({.title = "Routes of the sampler that the trainer's weights would not choose",
+                       .series = {{"share", changed, 5, false}},
+                       .low = 0.0,
+                       .percent = true});
+  }
   std::vector<std::pair<double, double>> taught;
   for (const Json& line : run.steps) {
     if (const Json& value = at(at(line, "loss_metrics"), "teacher_kl"); value.is_number())

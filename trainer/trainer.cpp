@@ -352,6 +352,9 @@ class Trainer {
         "{:.1f} s",
         step, metrics.loss, metrics.grad_norm, metrics.entropy, metrics.trained_tokens, metrics.sample_tokens,
         metrics.tree_tokens, metrics.max_abs_logprob_diff, metrics.compared_tokens, train_seconds);
+    if (metrics.routes_taken > 0)
+      spdlog::info("step {}: {} of {} routes of the sampler are not those that the weights would choose", step,
+                   metrics.routes_changed, metrics.routes_taken);
     return dump_json(json);
   }
 

@@ -112,6 +112,7 @@ TEST_F(Experts, are_those_of_the_sampler_in_a_run_that_replays_routes) {
   }
   EXPECT_GT(taken, 0);
   EXPECT_EQ(first_changed, 0) << "the first batch is on policy";
+  EXPECT_NE(text(run_dir / "report.html").find("Routes of the sampler"), std::string::npos);
   // What was recorded is read again, and gives the same steps.
   for (const char* step : {"1", "3"})
     ASSERT_EQ(tandem({"replay", run_dir.string(), "--step", step}), 0) << text(output());

@@ -59,7 +59,7 @@ class ServeRoutes : public Serve {
   }
   static std::vector<int32_t> whole(const Json& choice) {
     auto tokens = request()["token_ids"].get<std::vector<int32_t>>();
-    for (const Json& token : choice["token_ids"]) tokens.push_back(token);
+    for (const Json& token : choice["token_ids"]) tokens.push_back(token.get<int32_t>());
     return tokens;
   }
 };
