@@ -12,6 +12,7 @@
 #include "envs/packages/url.h"
 #include "envs/sandbox/fields.h"
 #include "envs/sandbox/file_tree.h"
+#include "envs/sandbox/folder_list.h"
 #include "envs/sandbox/ignore_rules.h"
 #include "envs/sandbox/look.h"
 #include "envs/sandbox/owner.h"
@@ -288,6 +289,23 @@ void source_messages(std::string_view bytes) {
   (void)envs::decode_known_sources(bytes);
   (void)envs::decode_source_lines(bytes);
 }
+
+void folder_difference(std::string_view bytes) {
+  if (const auto difference = envs::decode_folder_difference(bytes)) {
+    const auto again = envs::decode_folder_difference(envs::encode(*difference));
+    if (!again || again->gone != difference->gone || again->other.size() != difference->other.size()) __builtin_trap();
+  }
+  envs::for_each_listed(bytes, [](std::string_view path, const envs::FileStamp&) {
+    if (path.empty() || path.find('\0') != std::string_view::npos) __builtin_trap();
+  });
+}
+std::vector<std::string> folder_difference_seeds() {
+  std::string list;
+  envs::put_listed(list, "src/a.py", {.mode = 0100644, .size = 5, .modified = 1, .changed = 2, .number = 3});
+  const envs::FolderDifference difference{.other = {{.mode = 0100644, .path = "a.txt", .content = "one"}},
+                                          .gone = {"src/b.py"}};
+  return {envs::encode(difference), list + list};
+}
 std::vector<std::string> source_messages_seeds() {
   envs::SourceChanges changes;
   changes.changed = {{{"a.py", {7, 8}, 3}, true, "def g():\n    return 2\n"}, {{"c.py", {1, 1}, 0}, false, ""}};
@@ -386,6 +404,7 @@ constexpr Target kEnvsTargets[] = {{"engine_answers", engine_answers, engine_ans
                                    {"shared_index", shared_index, shared_index_seeds},
                                    {"piece_vectors", piece_vectors, piece_vectors_seeds},
                                    {"source_messages", source_messages, source_messages_seeds},
+                                   {"folder_difference", folder_difference, folder_difference_seeds},
                                    {"source_text", source_text, source_text_seeds}};
 
 }  // namespace
