@@ -1,4 +1,6 @@
 // Servers of somebody else that speak the Model Context Protocol, as real processes in a sandbox.
+#include <fmt/format.h>
+
 #include "envs/episodes/episode.h"
 #include "envs/fleet/watched_backend.h"
 #include "envs/sandbox/capabilities.h"

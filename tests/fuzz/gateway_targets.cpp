@@ -4,6 +4,7 @@
 #include "gateway/rate_news.h"
 #include "gateway/request_view.h"
 #include "tests/fuzz/targets.h"
+#include "wire/header_values.h"
 
 namespace tandem::fuzz {
 namespace {
@@ -34,7 +35,7 @@ void gateway_answers(std::string_view bytes) {
     at = next + 1;
   }
   (void)gateway::rate_news_of(headers, 1e9);
-  (void)gateway::retry_after_of(headers, 1e9);
+  (void)wire::retry_after_of(headers, 1e9);
   const std::string_view body = bytes.substr(end);
   gateway::AnswerScan stream;
   stream.feed(body.substr(0, body.size() / 2));
