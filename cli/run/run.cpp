@@ -12,17 +12,17 @@
 #include "base/utf8.h"
 #include "cli/command.h"
 #include "cli/run/demonstrations.h"
+#include "cli/run/dry_run.h"
+#include "cli/run/floors.h"
 #include "cli/run/prepare_bases.h"
 #include "cli/run/run_dir.h"
+#include "cli/run/run_end.h"
+#include "cli/run/run_inputs.h"
 #include "cli/run/run_view.h"
 #include "cli/run/search_progress.h"
 #include "cli/run/stop_signals.h"
-#include "dashboard/report.h"
 #include "dashboard/run_files.h"
-#include "dashboard/summary.h"
-#include "dashboard/verdict.h"
 #include "envs/backends/backends.h"
-#include "envs/episodes/floors.h"
 #include "envs/server/server.h"
 #include "envs/tasks/workspace/kinds.h"
 #include "hosts/launcher.h"
@@ -38,9 +38,7 @@
 #include "run/effects.h"
 #include "run/env_hosts.h"
 #include "run/memory.h"
-#include "run/packages.h"
 #include "run/resume.h"
-#include "run/reward_probe.h"
 #include "run/rewards.h"
 #include "run/run_step.h"
 #include "run/search.h"
@@ -48,8 +46,6 @@
 #include "run/supervisor.h"
 #include "run/tasks.h"
 #include "standby/record.h"
-#include "trainer/learn/teacher.h"
-#include "trainer/sft/tiny_model.h"
 #include "trainer/torch/loss_loader.h"
 
 namespace tandem::cli {
@@ -64,86 +60,6 @@ struct RunOptions {
   bool accept_loss = false;
   bool resume = false, resume_or_start = false, dry_run = false, json = false;
 };
-
-// The scripted floors, on the held-out tasks.
-Json play_floors(const std::vector<envs::TaskSpec>& specs, const envs::MakeTask& make_task,
-                 envs::SandboxBackend& backend, const std::atomic<bool>& cancelled) {
-  Json rates = Json::object();
-  for (const envs::Floor floor : envs::floors()) {
-    double sum = 0;
-    int count = 0;
-    for (const auto& spec : specs) {
-      if (cancelled) break;
-      const auto made = make_task(spec);
-      if (!made) continue;
-      const auto grade = envs::play_floor(floor, *made, backend);
-      if (!grade) continue;
-      sum += grade->reward;
-      ++count;
-    }
-    if (count > 0) rates[std::string(envs::to_string(floor))] = sum / count;
-  }
-  return rates;
-}
-
-// Of a model that is made on the spot.
-Result<trainer::TinyModelSettings> tiny_settings(const run::RunConfig& config) {
-  trainer::TinyModelSettings settings{.seed = config.run.seed,
-                                      .threads = static_cast<int>(std::thread::hardware_concurrency())};
-  if (config.model.path == run::kTinyModel) return settings;
-  settings.chat_template = config.model.path.substr(config.model.path.find(':') + 1);
-  if (trainer::find_tiny_template(settings.chat_template) != nullptr) return settings;
-  return fail(Status::invalid(fmt::format("model.path: there is no tiny model of {}", settings.chat_template))
-                  .hint("there are tiny:" + join(trainer::tiny_template_names(), ", tiny:")));
-}
-
-// RUN/model: a link to the directory, or the model itself where it is the tiny one or a step of another run.
-Status provide_model(const run::RunConfig& config, const fs::path& run_dir) {
-  const fs::path model = run_dir / "model";
-  if (fs::exists(model)) return {};
-  if (run::is_tiny(config.model.path)) {
-    return trainer::make_tiny_model(model, TRY(tiny_settings(config)),
-                                    [](const std::string& line) { fmt::print(stderr, "{}\n", line); });
-  }
-  if (const auto step = TRY(run::run_step_named(config.model.path))) {
-    fmt::print(stderr, "model: step {} of {}\n", step->step, step->run.string());
-    TRY(run::write_model(*step, model));
-    const Json origin = {{"run", fs::absolute(step->run).lexically_normal().string()}, {"step", step->step}};
-    return write_file(run_dir / "origin.json", origin.dump(2) + "\n");
-  }
-  std::error_code error;
-  fs::create_directory_symlink(fs::absolute(config.model.path), model, error);
-  return error ? Status::from_errno(model.string(), error.value()) : Status();
-}
-
-// RUN/teacher, in the same way.
-Status provide_teacher(const run::RunConfig& config, const fs::path& run_dir) {
-  const std::string& path = config.algorithm.teacher.path;
-  const fs::path teacher = run_dir / "teacher";
-  std::error_code error;
-  if (path.empty()) return {};
-  if (!fs::exists(teacher)) {
-    if (const auto step = TRY(run::run_step_named(path))) {
-      fmt::print(stderr, "teacher: step {} of {}\n", step->step, step->run.string());
-      TRY(run::write_model(*step, teacher));
-    } else if (fs::create_directory_symlink(fs::absolute(path), teacher, error); error) {
-      return Status::from_errno(teacher.string(), error.value());
-    }
-  }
-  return trainer::check_teacher(teacher, run_dir / "model", config.rollout.max_tokens);
-}
-
-// What is left to people and scripts when a run ends: summary.json, report.html, tb/.
-Result<Json> conclude(const fs::path& run_dir, const run::RunConfig& config, const Clock& clock) {
-  const auto run = TRY(dashboard::read_run(run_dir, TRY(run::plan_of(config, run_dir))));
-  const Json summary = dashboard::summarise(run);
-  TRY(write_file(run_dir / "summary.json", summary.dump(2) + "\n"));
-  TRY(dashboard::write_report(run));
-  Tensorboard(run_dir, clock).write(run.steps);
-  if (fs::exists(run_dir / "export"))
-    TRY(write_file(run_dir / "export" / envs::kProfileFile, TRY(read_file(run_dir / envs::kProfileFile, 1 << 20))));
-  return summary;
-}
 
 // Memory of a process of each role that hosts are given, as far as it is known beforehand.
 hosts::Needs needs_of(const run::RunConfig& config, const Json& memory) {
@@ -174,17 +90,6 @@ struct Launching {
   run::Launcher& launcher() { return hosts ? static_cast<run::Launcher&>(*hosts) : local; }
 };
 
-// RUN/profile.yaml: what the model trains under until the run ends.
-Status record_profile(const fs::path& run_dir, const envs::Profile& profile) {
-  const auto recorded = TRY(envs::profile_of_model(run_dir, profile));
-  const auto changes = envs::differences(recorded, profile);
-  if (!changes.empty()) {
-    return Status::invalid("the harness is another than when the run began: " + join(changes, "; "))
-        .hint("begin a new run, or put back what was changed");
-  }
-  return write_file(run_dir / envs::kProfileFile, to_yaml(profile));
-}
-
 // For job scripts, whose output may be lost: why there is no run in --run-dir, in failure.json.
 void record_failure(const RunOptions& options, const Status& failure) {
   const fs::path run_dir = options.run_dir;
@@ -198,6 +103,7 @@ void record_failure(const RunOptions& options, const Status& failure) {
 }
 
 constexpr Duration kStandbyPatience = std::chrono::seconds(5);
+constexpr Duration kStandbyLongPatience = std::chrono::seconds(30);
 
 // Where a run goes on that was taken over; empty for all others.
 std::string holder_of(const fs::path& run_dir) {
@@ -319,37 +225,16 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
   if (options.dry_run) {
     std::optional<run::DiskGrowth> growth;
     if (!tiny) growth = TRY(growth_of(TRY(run::model_to_check(checked.model.path))));
-    const Json tried = TRY(run::probe_rewards(config));
-    const Json packages = TRY(run::probe_packages(config));
-    if (options.json) {
-      fmt::print("{}\n", dump_json(Json{{"config", schema_of(config).resolved()},
-                                        {"memory", memory},
-                                        {"memory_here",
-                                         {{"needed", memory_needed.all},
-                                          {"free", memory_here.free},
-                                          {"limit", memory_here.limit},
-                                          {"of", memory_here.of},
-                                          {"warning", memory_lack}}},
-                                        {"disk", growth ? to_json(*growth) : Json()},
-                                        {"packages", packages},
-                                        {"reward_tried", tried}}));
-    } else {
-      print_plan(config, topology, schema, memory, tasks ? describe(config, *tasks) : run::describe_kinds(config));
-      if (memory_needed.all > 0)
-        fmt::print("memory    here: {} of all processes on its CPUs; {} free of {} ({})\n",
-                   format_bytes(memory_needed.all), format_bytes(memory_here.free), format_bytes(memory_here.limit),
-                   memory_here.of);
-      for (const auto& line : growth ? describe(*growth, config) : std::vector<std::string>())
-        fmt::print("disk      {}\n", line);
-      for (const auto& one : packages) {
-        const auto problem = one["problem"].get<std::string>();
-        fmt::print("packages  {}: {}\n", one["registry"].get<std::string>(), problem.empty() ? "answers" : problem);
-      }
-      if (!tried.is_null()) {
-        fmt::print("tried     the rewards, on a sample episode: {} in {:.2f} s\n", dump_json(tried["terms"]),
-                   tried["seconds"].get<double>());
-      }
-    }
+    TRY(print_dry_run({.config = config,
+                       .schema = schema,
+                       .topology = topology,
+                       .tasks = tasks ? describe(config, *tasks) : run::describe_kinds(config),
+                       .memory = memory,
+                       .memory_needed = memory_needed,
+                       .memory_here = memory_here,
+                       .memory_lack = memory_lack,
+                       .growth = growth},
+                      options.json));
     return kDone;
   }
 
@@ -405,7 +290,13 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
       TRY(run::replicator_of(config, layout, run_dir, {wire::Role::kSupervisor, 0}, static_cast<uint64_t>(attempt)));
   // Before other hosts are asked: one that is not there must not hide who has the run now.
   if (exists && standby) TRY(standby->meet(kStandbyPatience));
-  if (launching.hosts) TRY(launching.hosts->prepare([](const std::string& line) { fmt::print(stderr, "{}\n", line); }));
+  if (launching.hosts) {
+    const Status prepared =
+        launching.hosts->prepare([](const std::string& line) { fmt::print(stderr, "{}\n", line); });
+    // A standby that was only slow may still tell who has the run, which is why the others are not there.
+    if (!prepared && exists && standby) TRY(standby->meet(kStandbyLongPatience));
+    TRY(prepared);
+  }
 
   if (standby)
     TRY(hosts::copy_run(config, run_dir, *standby, [](const std::string& line) { fmt::print(stderr, "{}\n", line); }));
@@ -479,57 +370,25 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
                     .hint("it is as the last step left it: `tandem run CONFIG --resume --run-dir` where it is now goes "
                           "on with it"));
   }
-  const auto end = supervisor.end();
   // A signal to all processes ends the spawner of sandboxes, too, before it has removed their control groups: the next
   // spawner does.
-  if (end == run::Supervisor::End::kInterrupted && run::has_local_env(config))
+  if (supervisor.end() == run::Supervisor::End::kInterrupted && run::has_local_env(config))
     (void)envs::start_sandboxes("", config.env.sandbox, config.env.engine);
-  std::vector<std::string> lacks;
-  std::string note;
-  if (end == run::Supervisor::End::kDone) {
-    const auto run = TRY(dashboard::read_run(run_dir, TRY(run::plan_of(config, run_dir))));
-    lacks = dashboard::lacks_of(run);
-    if (lacks.empty()) note = dashboard::note_of(run);
-  }
-  const bool is_given_up = supervisor.report().contains("given_up");
-  const bool is_cut_short = !disk.why().ok() && end == run::Supervisor::End::kInterrupted;
-  const int exit = !lacks.empty() || is_given_up || is_cut_short ? kIncomplete
-                   : end == run::Supervisor::End::kDone          ? kDone
-                   : end == run::Supervisor::End::kInterrupted   ? kInterrupted
-                                                                 : kFailed;
-  const Json record = {{"run_id", fs::absolute(run_dir).filename().string()},
-                       {"exit", exit},
-                       {"wall_seconds", supervisor.wall_seconds()},
-                       {"cores", std::max(1u, std::thread::hardware_concurrency())},
-                       {"restarts", supervisor.restarts()},
-                       {"attempt", attempt},
-                       {"last_report", supervisor.report()}};
-  TRY(write_file(run_dir / "supervisor.json", record.dump(2) + "\n"));
-  if (end == run::Supervisor::End::kFailed) {
-    TRY(write_file(
-        run_dir / "failure.json",
-        Json{{"reason", supervisor.failure()}, {"time", clock.unix_seconds()}, {"status", supervisor.status()}}.dump(
-            2) +
-            "\n"));
-    failure_recorded = true;
-    (void)conclude(run_dir, config, clock);  // as far as what failed allows
-    const auto failure = Status::internal(supervisor.failure()).at(run_dir.string());
-    if (!is_given_up) return fail(failure);
-    fmt::print(stderr, "tandem run: {}\n", failure.message());
-    return kIncomplete;
-  }
-  const Json summary = TRY(conclude(run_dir, config, clock));
-  show(summary);
-  if (is_cut_short) {
-    const Json failure = {
-        {"reason", disk.why().to_string()}, {"time", clock.unix_seconds()}, {"status", supervisor.status()}};
-    TRY(write_file(run_dir / "failure.json", failure.dump(2) + "\n"));
-    failure_recorded = true;
-    fmt::print(stderr, "tandem run: {}\n", disk.why().to_string());
-  }
-  for (const std::string& lack : lacks) fmt::print(stderr, "tandem run: {}\n", lack);
-  if (!note.empty()) fmt::print(stderr, "warning: {}\n", note);
-  return exit;
+  return record_end({.config = config, .run_dir = run_dir, .supervisor = supervisor, .disk = disk, .attempt = attempt},
+                    clock, show, failure_recorded);
+}
+
+// What is asked for beside --take-over, before anything changes: once it is taken over, the old side cannot go on.
+Status check_asked(const RunOptions& options) {
+  run::RunConfig config;
+  Schema schema = schema_of(config);
+  schema.known_elsewhere(keys_of_all_configs());
+  TRY(schema.read(options.config, options.overrides));
+  if (!fs::exists(fs::path(options.take_over) / "config.resolved.json"))
+    return {};  // no run: hosts::take_over says why
+  const auto recorded = TRY(run::read_recorded(options.take_over));
+  const auto resumed = TRY(run::resume_config(recorded, config, schema, options.take_over));
+  return run::check(resumed.config);
 }
 
 // CONFIG and its overrides, or a copy that is taken over, and overrides alone.
@@ -550,6 +409,7 @@ Status read_what_is_run(RunOptions& options) {
           fmt::format("--take-over goes on with the config of the run; leave out {}", options.config));
     options.overrides.insert(options.overrides.begin(), std::exchange(options.config, {}));
   }
+  TRY(check_asked(options));
   const auto taken = TRY(hosts::take_over(options.take_over, options.accept_loss,
                                           [](const std::string& line) { fmt::print(stderr, "{}\n", line); }));
   fmt::print(stderr, "taken over: the run has epoch {} from now on\n", taken.epoch);

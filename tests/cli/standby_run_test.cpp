@@ -82,6 +82,15 @@ TEST_F(StandbyRun, the_run_of_a_machine_that_was_killed_goes_on_at_its_standby_t
   EXPECT_EQ(run({}, copy, true), 2);
   EXPECT_THAT(text(output()), HasSubstr("is the copy that host " + second.address() + " keeps of run first-side"));
 
+  // What is asked for beside is checked before anything changes.
+  for (const auto& [asked, code] : {std::pair{"run.stepz=3", 2}, {"model.path=elsewhere", 2}}) {
+    auto wrong = taking_over(copy);
+    wrong.push_back(asked);
+    Process refused(wrong, root() / "refused.out");
+    EXPECT_EQ(refused.wait(), code) << asked << text(root() / "refused.out");
+    EXPECT_EQ(json(copy / "standby.json")["taken"], false) << asked << text(root() / "refused.out");
+  }
+
   Process taking(taking_over(copy), root() / "taking.out");
   ASSERT_EQ(taking.wait(), 0) << text(root() / "taking.out") << logs(copy);
   EXPECT_THAT(text(root() / "taking.out"), HasSubstr("cannot be reached: the run goes on without it"));

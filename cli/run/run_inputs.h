@@ -1,0 +1,21 @@
+// What a run directory gets before its roles start: the model, a teacher, the harness profile.
+#pragma once
+
+#include "base/file.h"
+#include "envs/episodes/profile.h"
+#include "run/config.h"
+#include "trainer/sft/tiny_model.h"
+
+namespace tandem::cli {
+
+// Of a model that is made on the spot. kInvalid for a tiny model that there is not.
+Result<trainer::TinyModelSettings> tiny_settings(const run::RunConfig& config);
+
+// RUN/model: a link to the directory, or the model itself where it is the tiny one or a step of another run.
+Status provide_model(const run::RunConfig& config, const fs::path& run_dir);
+// RUN/teacher, in the same way; kInvalid where it does not fit the model.
+Status provide_teacher(const run::RunConfig& config, const fs::path& run_dir);
+// RUN/profile.yaml: what the model trains under until the run ends. kInvalid where it is another by now.
+Status record_profile(const fs::path& run_dir, const envs::Profile& profile);
+
+}  // namespace tandem::cli
