@@ -291,8 +291,7 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
   // Before other hosts are asked: one that is not there must not hide who has the run now.
   if (exists && standby) TRY(standby->meet(kStandbyPatience));
   if (launching.hosts) {
-    const Status prepared =
-        launching.hosts->prepare([](const std::string& line) { fmt::print(stderr, "{}\n", line); });
+    const Status prepared = launching.hosts->prepare([](const std::string& line) { fmt::print(stderr, "{}\n", line); });
     // A standby that was only slow may still tell who has the run, which is why the others are not there.
     if (!prepared && exists && standby) TRY(standby->meet(kStandbyLongPatience));
     TRY(prepared);
