@@ -120,7 +120,7 @@ TEST_F(HttpClientTest, a_pause_that_is_asked_for_is_told_and_redirects_are_not_f
   EXPECT_EQ(post(to("/busy-for-a-moment"))->retry_after, Duration(300ms));
   EXPECT_EQ(body_, "wait");
   EXPECT_EQ(post(to("/moved"))->status, 307);
-  EXPECT_EQ(requests_, 2);
+  EXPECT_EQ(requests_, 4);
 }
 
 TEST_F(HttpClientTest, what_goes_wrong_has_its_code) {
