@@ -209,14 +209,15 @@ TEST_F(McpSessionTest, errors_name_the_request_and_what_was_meant) {
               HasSubstr("a message has more than"));
 }
 
-TEST_F(McpSessionTest, nothing_but_ping_is_answered_before_initialize) {
+TEST_F(McpSessionTest, nothing_but_ping_and_discovery_is_answered_before_initialize) {
   EXPECT_EQ(error_of(R"({"jsonrpc":"2.0","id":1,"method":"tools/list"})"), -32600);
   EXPECT_EQ(error_of(mcp_session_call(1, kRead)), -32600);
   EXPECT_EQ(error_of(R"({"jsonrpc":"2.0","id":1,"method":"ping"})"), 0);
   EXPECT_EQ(error_of(R"({"jsonrpc":"2.0","id":1,"method":"initialize","params":{}})"), -32602);
   EXPECT_FALSE(session_.initialized());
-  // What a younger client tries first must not look like a server of its own revision.
-  EXPECT_EQ(error_of(R"({"jsonrpc":"2.0","id":1,"method":"server/discover","params":{}})"), -32601);
+  // What a younger client tries first, which begins nothing.
+  EXPECT_EQ(error_of(R"({"jsonrpc":"2.0","id":1,"method":"server/discover","params":{}})"), 0);
+  EXPECT_FALSE(session_.initialized());
 }
 
 TEST_F(McpSessionTest, notifications_and_responses_are_never_answered) {
