@@ -24,16 +24,18 @@ bool same(const TreeEntry& a, const TreeEntry& b) {
   return S_ISLNK(a.mode) || (a.mode & kPermissions) == (b.mode & kPermissions);
 }
 
-// Whether a link at `path` leads to a place in the same tree, however the tree looks.
+// Whether a link at `path` leads to a place in the same tree, whatever links of it do. So steps up come first: behind a
+// name, which may be a link to a folder further up, they may lead anywhere.
 bool stays_inside(const std::string& path, const std::string& target) {
   const std::filesystem::path to(target);
   if (to.empty() || to.is_absolute() || target.find('\0') != std::string::npos) return false;
   auto depth = std::ranges::count(path, '/');
+  bool is_behind_a_name = false;
   for (const auto& part : to) {
     if (part == "..") {
-      if (--depth < 0) return false;
+      if (is_behind_a_name || --depth < 0) return false;
     } else if (part != "." && !part.empty()) {
-      ++depth;
+      is_behind_a_name = true;
     }
   }
   return true;
@@ -55,7 +57,8 @@ std::string refusal_of(const Change& change) {
   if (change.before && !is_plain(*change.before)) return "what was there before is no file, folder or link";
   if (!change.after) return "";
   const auto& after = *change.after;
-  if (S_ISLNK(after.mode) && !stays_inside(change.path, after.content)) return "the link leads out of the folder";
+  if (S_ISLNK(after.mode) && !stays_inside(change.path, after.content))
+    return "the link leads out of the folder, or may";
   if (unreadable(change.after)) return "it cannot be read";
   if (!is_plain(after)) return "it is no file, folder or link";
   return "";

@@ -215,7 +215,12 @@ Result<FolderBase> folder_base(const fs::path& folder, const LeavesOut& leaves_o
 }
 
 Result<std::vector<Change>> changes_on(Sandbox& sandbox, const FolderBase& base) {
-  const auto now = TRY(list_folder(base.folder, base.leaves_out));
+  auto listed = list_folder(base.folder, base.leaves_out);
+  if (!listed) {
+    return fail(
+        Status::unavailable(listed.error().message()).at("the folder at the end").hint("nothing was written back"));
+  }
+  const auto now = std::move(*listed);
   const auto meanwhile = entries_other_than(now, base.list.by_path());
   auto difference = folder_difference(sandbox, base.list.entries, meanwhile);
   if (!difference) {

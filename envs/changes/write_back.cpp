@@ -224,9 +224,22 @@ std::string_view to_string(WriteOutcome outcome) {
   return kNames[static_cast<size_t>(outcome)];
 }
 
-Result<std::vector<WrittenChange>> write_back(const fs::path& root, std::span<const Change> changes) {
+Result<FolderIdentity> identity_of_folder(const fs::path& folder) {
+  struct stat info {};
+  if (::stat(folder.c_str(), &info) != 0) return fail(Status::from_errno(folder.string(), errno));
+  return FolderIdentity{.device = info.st_dev, .number = info.st_ino};
+}
+
+Result<std::vector<WrittenChange>> write_back(const fs::path& root, std::span<const Change> changes,
+                                              const std::optional<FolderIdentity>& expected) {
   const FileDescriptor folder(::open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder) return fail(Status::from_errno(root.string(), errno));
+  struct stat info {};
+  if (::fstat(folder.get(), &info) != 0) return fail(Status::from_errno(root.string(), errno));
+  if (expected && *expected != FolderIdentity{.device = info.st_dev, .number = info.st_ino}) {
+    return fail(Status::exists(root.string() + " is another folder by now than the one that was worked on")
+                    .hint("nothing was written back"));
+  }
   return WriteBack(folder.get(), changes).run();
 }
 

@@ -101,12 +101,15 @@ bool can_be_read(int folder, const char* name, mode_t mode) {
   return faccessat(folder, name, S_ISDIR(mode) ? R_OK | X_OK : R_OK, AT_EACCESS) == 0;
 }
 
-// Whether an overlay takes files in there for notes of its own, that something is gone: it would not show them. So look
-// folders of container engines.
+// Whether an overlay has written notes of its own on the folder: another one on it would not show all files. So look
+// the folders of container engines.
 bool has_overlay_notes(const fs::path& folder) {
-  for (const char* const name : {"user.overlay.opaque", "trusted.overlay.opaque"}) {
-    char value = 0;
-    if (getxattr(folder.c_str(), name, &value, 1) == 1 && value == 'x') return true;
+  char names[65536];  // the kernel's most
+  const ssize_t size = listxattr(folder.c_str(), names, sizeof names);
+  for (ssize_t at = 0; at < size;) {
+    const std::string_view name(names + at);
+    if (name.starts_with("user.overlay.") || name.starts_with("trusted.overlay.")) return true;
+    at += static_cast<ssize_t>(name.size()) + 1;
   }
   return false;
 }

@@ -166,6 +166,33 @@ TEST_F(Changes, links_that_lead_out_pipes_and_what_git_runs_stay_in_the_sandbox)
   EXPECT_TRUE(fs::is_symlink(user_.path / "dir/fine"));
 }
 
+// `a/b/l` leads to the folder itself, and is fine; what leads out by it is not, though its steps seem to stay inside.
+TEST_F(Changes, links_that_lead_out_by_other_links_stay_in_the_sandbox) {
+  copy_.put("a/b/c", "");
+  fs::create_symlink("../..", copy_.path / "a/b/l");
+  fs::create_symlink("a/b/l/../up", copy_.path / "out");
+  std::vector<std::string> refused;
+  for (const auto& change : changes()) {
+    if (!change.refused.empty()) refused.push_back(change.path);
+  }
+  EXPECT_THAT(refused, ElementsAre("out"));
+}
+
+TEST_F(Changes, what_has_the_place_of_the_folder_by_now_is_not_written_to) {
+  const auto begun = identity_of_folder(user_.path / "dir");
+  ASSERT_TRUE(begun);
+  const std::vector<Change> all = {
+      {"n", std::nullopt, TreeEntry{.mode = S_IFREG | 0644, .path = "n", .content = "n\n"}, ""}};
+  fs::rename(user_.path / "dir", user_.path / "moved");
+  fs::create_directory_symlink(copy_.path, user_.path / "dir");
+  const auto refused = write_back(user_.path / "dir", all, *begun);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().to_string(), HasSubstr("another folder by now"));
+  EXPECT_FALSE(fs::exists(copy_.path / "n"));
+  EXPECT_TRUE(write_back(user_.path / "moved", all, *begun));
+  EXPECT_EQ(user_.get("moved/n"), "n\n");
+}
+
 TEST_F(Changes, a_pipe_of_the_user_s_stays_since_it_could_not_be_put_back) {
   for (const char* name : {"gone", "file"}) ASSERT_EQ(mkfifo((user_.path / name).c_str(), 0600), 0);
   start();

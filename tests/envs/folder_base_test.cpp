@@ -252,12 +252,12 @@ TEST(FolderBasesElsewhere, what_is_mounted_in_the_folder_is_not_taken_for_delete
   EXPECT_EQ(refusal_after_mounting(user.path, "data", "a place", {"a place"}), "none");
 }
 
-// Files of such folders may be notes for an overlay that something is gone: it does not show them.
+// Files of such folders may be notes for an overlay, that something is gone or lies elsewhere: it does not show them.
 TEST(FolderBasesElsewhere, a_folder_of_layers_of_containers_is_not_worked_on_as_it_is) {
   Scratch user;
   user.put("layers/noted", "");
   const auto layers = user.path / "layers";
-  if (setxattr(layers.c_str(), "user.overlay.opaque", "x", 1, 0) != 0) GTEST_SKIP() << "files have no attributes here";
+  if (setxattr(layers.c_str(), "user.overlay.impure", "y", 1, 0) != 0) GTEST_SKIP() << "files have no attributes here";
   const auto base = folder_base(user.path, *leaves_out_of({}));
   ASSERT_FALSE(base);
   EXPECT_EQ(base.error().code(), Code::kUnfit);
