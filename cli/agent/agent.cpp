@@ -191,6 +191,7 @@ bool may_write(const AgentOptions& o, AgentEnd end, std::vector<envs::Change>& c
 
 Result<int> work_on(const AgentOptions& o, const fs::path& folder, envs::SandboxSpec spec, Interrupt& interrupt) {
   const auto store = TRY(undo_store_for(folder));  // before the work, not after it
+  const auto identity = TRY(envs::identity_of_folder(folder));
   const bool people = !o.json;
   const auto view = people ? view_for_people(stdout, ::isatty(STDOUT_FILENO) == 1) : view_for_scripts(stdout);
   const auto backend = TRY(envs::start_sandboxes());
@@ -245,7 +246,8 @@ Result<int> work_on(const AgentOptions& o, const fs::path& folder, envs::Sandbox
   std::vector<envs::WrittenChange> written;
   // After a Ctrl-C the next one ends everything at once; until then the question waits for its answer.
   const auto ask = ask_on_terminal(interrupt.requested() ? std::stop_token() : interrupt.token());
-  if (may_write(o, record.end, changes, ask)) written = TRY(write_back_with_undo(store, folder, o.task, changes));
+  if (may_write(o, record.end, changes, ask))
+    written = TRY(write_back_with_undo(store, folder, o.task, changes, identity));
   const int code = exit_code(record, written, interrupt.requested());
   view->ends({.record = &record, .changes = changes, .written = written, .exit_code = code});
   TRY(std::move(recorded));

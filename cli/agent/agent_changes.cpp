@@ -85,13 +85,16 @@ Result<envs::UndoStore> undo_store_for(const fs::path& workspace) {
 
 Result<std::vector<envs::WrittenChange>> write_back_with_undo(const envs::UndoStore& store, const fs::path& workspace,
                                                               const std::string& task,
-                                                              const std::vector<Change>& changes) {
+                                                              const std::vector<Change>& changes,
+                                                              const envs::FolderIdentity& folder) {
+  // Before anything is kept of it; and again by what writes.
+  if (TRY(envs::identity_of_folder(workspace)) != folder) TRY(envs::write_back(workspace, {}, folder));
   envs::UndoRecord record{.workspace = workspace, .unix_seconds = SystemClock().unix_seconds(), .task = task};
   for (const auto& change : changes) {
     if (change.refused.empty()) record.changes.push_back(change);
   }
   const auto name = TRY(store.write(record));
-  auto written = TRY(envs::write_back(workspace, changes));
+  auto written = TRY(envs::write_back(workspace, changes, folder));
   // From here on only what was written can be taken back.
   record.changes.clear();
   for (size_t i = 0; i < changes.size(); ++i) {

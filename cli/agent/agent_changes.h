@@ -27,7 +27,8 @@ Result<envs::UndoStore> undo_store_for(const fs::path& workspace);
 // What would be replaced is on disk before anything is. One outcome for each change.
 Result<std::vector<envs::WrittenChange>> write_back_with_undo(const envs::UndoStore& store, const fs::path& workspace,
                                                               const std::string& task,
-                                                              const std::vector<envs::Change>& changes);
+                                                              const std::vector<envs::Change>& changes,
+                                                              const envs::FolderIdentity& folder);
 
 struct UndoOptions {
   bool review = false, dry_run = false, json = false;

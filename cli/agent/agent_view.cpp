@@ -15,7 +15,7 @@ using rollout::AgentEnd;
 
 constexpr size_t kAgentViewDiffShown = size_t{64} << 10;  // bytes, for people
 constexpr size_t kDiffWritten = size_t{1} << 20;          // for scripts
-constexpr size_t kLineWidth = 110;
+constexpr size_t kLineWidth = 110, kLongestPath = 4096;
 
 // At most `width` bytes of whole characters, on one line.
 std::string shortened(std::string_view text, size_t width) {
@@ -85,7 +85,7 @@ class PeopleView final : public AgentView {
     }
     say("\n");
     for (const auto& change : changes) {
-      say("  {:<10} {}{}\n", envs::kind_of(change), make_printable(change.path),
+      say("  {:<10} {}{}\n", envs::kind_of(change), shortened(change.path, kLongestPath),
           change.refused.empty() ? "" : fmt::format("   stays in the sandbox: {}", change.refused));
     }
   }
@@ -99,7 +99,7 @@ class PeopleView final : public AgentView {
       const auto& outcome = summary.written[i];
       written += outcome.outcome == envs::WriteOutcome::kWritten;
       if (outcome.outcome == envs::WriteOutcome::kConflict || outcome.outcome == envs::WriteOutcome::kFailed) {
-        say("  ! {} was left as it is: {}\n", make_printable(summary.changes[i].path), outcome.why);
+        say("  ! {} was left as it is: {}\n", shortened(summary.changes[i].path, kLongestPath), outcome.why);
       }
     }
     if (summary.changes.empty()) return;

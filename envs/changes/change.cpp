@@ -17,21 +17,25 @@ constexpr size_t kLargestShown = size_t{1} << 20;  // bytes of a file whose line
 
 bool unreadable(const std::optional<TreeEntry>& entry) { return entry && (entry->mode & S_IFMT) == 0; }
 
+bool is_plain(const TreeEntry& entry) { return S_ISREG(entry.mode) || S_ISDIR(entry.mode) || S_ISLNK(entry.mode); }
+
 bool same(const TreeEntry& a, const TreeEntry& b) {
   if ((a.mode & S_IFMT) != (b.mode & S_IFMT) || a.content != b.content) return false;
   return S_ISLNK(a.mode) || (a.mode & kPermissions) == (b.mode & kPermissions);
 }
 
-// Whether a link at `path` leads to a place in the same tree, however the tree looks.
+// Whether a link at `path` leads to a place in the same tree, whatever links of it do. So steps up come first: behind a
+// name, which may be a link to a folder further up, they may lead anywhere.
 bool stays_inside(const std::string& path, const std::string& target) {
   const std::filesystem::path to(target);
   if (to.empty() || to.is_absolute() || target.find('\0') != std::string::npos) return false;
   auto depth = std::ranges::count(path, '/');
+  bool is_behind_a_name = false;
   for (const auto& part : to) {
     if (part == "..") {
-      if (--depth < 0) return false;
+      if (is_behind_a_name || --depth < 0) return false;
     } else if (part != "." && !part.empty()) {
-      ++depth;
+      is_behind_a_name = true;
     }
   }
   return true;
@@ -49,11 +53,14 @@ bool is_git(std::string_view path) {
 
 std::string refusal_of(const Change& change) {
   if (is_git(change.path)) return "what belongs to git is for git to change";
+  // It could not be put back.
+  if (change.before && !is_plain(*change.before)) return "what was there before is no file, folder or link";
   if (!change.after) return "";
   const auto& after = *change.after;
-  if (S_ISLNK(after.mode) && !stays_inside(change.path, after.content)) return "the link leads out of the folder";
+  if (S_ISLNK(after.mode) && !stays_inside(change.path, after.content))
+    return "the link leads out of the folder, or may";
   if (unreadable(change.after)) return "it cannot be read";
-  if (!S_ISREG(after.mode) && !S_ISDIR(after.mode) && !S_ISLNK(after.mode)) return "it is no file, folder or link";
+  if (!is_plain(after)) return "it is no file, folder or link";
   return "";
 }
 
@@ -94,11 +101,29 @@ std::string git_mode(const TreeEntry& entry) {
   return (entry.mode & 0100) != 0 ? "100755" : "100644";
 }
 
+// As git writes a name: one with letters that would end a line, or the quotes, stands in quotes.
+std::string git_name(char side, const std::string& path) {
+  const auto name = fmt::format("{}/{}", side, path);
+  const auto is_plain_letter = [](unsigned char c) { return c >= 0x20 && c != 0x7f && c != '"' && c != '\\'; };
+  if (std::ranges::all_of(name, is_plain_letter)) return name;
+  std::string quoted = "\"";
+  for (const unsigned char c : name) {
+    if (c == '"' || c == '\\') {
+      quoted += {'\\', static_cast<char>(c)};
+    } else if (is_plain_letter(c)) {
+      quoted += static_cast<char>(c);
+    } else {
+      quoted += fmt::format("\\{:03o}", c);
+    }
+  }
+  return quoted + '"';
+}
+
 std::string git_diff(const Change& change) {
   const bool old_file = change.before && !is_folder(change.before);
   const bool new_file = change.after && !is_folder(change.after);
   if (!old_file && !new_file) return "";  // git knows no folders
-  std::string text = fmt::format("diff --git a/{0} b/{0}\n", change.path);
+  std::string text = fmt::format("diff --git {} {}\n", git_name('a', change.path), git_name('b', change.path));
   if (!old_file) text += fmt::format("new file mode {}\n", git_mode(*change.after));
   if (!new_file) text += fmt::format("deleted file mode {}\n", git_mode(*change.before));
   if (old_file && new_file && git_mode(*change.before) != git_mode(*change.after)) {
@@ -107,7 +132,7 @@ std::string git_diff(const Change& change) {
   const auto before = old_file ? content_of(change.before) : "", after = new_file ? content_of(change.after) : "";
   if (before == after) return text;
   const auto name = [&](bool there, char side) {
-    return there ? fmt::format("{}/{}", side, change.path) : std::string("/dev/null");
+    return there ? git_name(side, change.path) : std::string("/dev/null");
   };
   if (!is_text(before) || !is_text(after)) {
     return text + fmt::format("Binary files {} and {} differ ({} -> {})\n", name(old_file, 'a'), name(new_file, 'b'),

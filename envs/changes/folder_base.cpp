@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "base/file.h"
+#include "base/text.h"
 #include "envs/sandbox/capabilities.h"
 
 namespace tandem::envs {
@@ -30,6 +31,22 @@ std::string entries_other_than(const FolderList& now, const Stamps& begin) {
     if (!was || !same_file(*was, stamp)) put_listed(entries, path, stamp);
   });
   return entries;
+}
+
+// As the kernel writes paths in its lists: \040 for a space.
+std::string without_octal_escapes(std::string_view text) {
+  const auto is_octal = [](char c) { return c >= '0' && c <= '7'; };
+  std::string plain;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\\' && i + 3 < text.size() && is_octal(text[i + 1]) && is_octal(text[i + 2]) &&
+        is_octal(text[i + 3])) {
+      plain += static_cast<char>((text[i + 1] - '0') * 64 + (text[i + 2] - '0') * 8 + (text[i + 3] - '0'));
+      i += 3;
+    } else {
+      plain += text[i];
+    }
+  }
+  return plain;
 }
 
 // What is not seen in the sandbox, by path: itself, or a folder that it lies in.
@@ -60,6 +77,24 @@ class HiddenPaths {
   }
   std::unordered_map<std::string_view, Hidden> all_;
 };
+
+// Whether something is mounted below, where it is not hidden anyway: a folder or a file, of the same file system too.
+Result<bool> has_mounts_below(const fs::path& folder, const HiddenPaths& hidden) {
+  std::error_code error;
+  const auto whole = fs::canonical(folder, error);
+  if (error) return fail(Status::from_errno(folder.string(), error.value()));
+  const auto prefix = whole == "/" ? std::string("/") : whole.string() + '/';
+  const auto mounts = TRY(read_file("/proc/self/mountinfo"));
+  for (const auto line : split(mounts, '\n')) {
+    const auto fields = split(line, ' ');
+    if (fields.size() < 5) continue;
+    const auto place = without_octal_escapes(fields[4]);
+    if (place.size() > prefix.size() && place.starts_with(prefix) &&
+        hidden.refusal_of(place.substr(prefix.size())).empty())
+      return true;
+  }
+  return false;
+}
 
 // What the folder has at a path now, with its content where it takes no more than `room`; and how it is known.
 struct Present {
@@ -172,12 +207,20 @@ std::vector<std::string> FolderBase::names() const {
 
 Result<FolderBase> folder_base(const fs::path& folder, const LeavesOut& leaves_out) {
   FolderBase base{.folder = folder, .leaves_out = leaves_out, .list = TRY(list_folder(folder, leaves_out))};
+  // An overlay shows neither, and what it does not show must not look as if the agent had deleted it.
   if (base.list.has_mounts) return fail(Status::unfit("a part of it is on another file system"));
+  if (TRY(has_mounts_below(folder, HiddenPaths(base.list)))) return fail(Status::unfit("something is mounted in it"));
+  if (base.list.has_overlay_notes) return fail(Status::unfit("it holds layers of containers, with their notes"));
   return base;
 }
 
 Result<std::vector<Change>> changes_on(Sandbox& sandbox, const FolderBase& base) {
-  const auto now = TRY(list_folder(base.folder, base.leaves_out));
+  auto listed = list_folder(base.folder, base.leaves_out);
+  if (!listed) {
+    return fail(
+        Status::unavailable(listed.error().message()).at("the folder at the end").hint("nothing was written back"));
+  }
+  const auto now = std::move(*listed);
   const auto meanwhile = entries_other_than(now, base.list.by_path());
   auto difference = folder_difference(sandbox, base.list.entries, meanwhile);
   if (!difference) {

@@ -30,7 +30,8 @@ struct FolderBase {
   std::vector<std::string> names() const;
 };
 
-// Lists it. kUnfit where an overlay would not show all of it, since something is mounted there; kExhausted beyond
+// Lists it. kUnfit where an overlay would not show all of it, since something is mounted there or it holds layers of
+// containers; kExhausted beyond
 // kMostListedFiles.
 Result<FolderBase> folder_base(const std::filesystem::path& folder, const LeavesOut& leaves_out);
 

@@ -78,17 +78,28 @@ Status sync_folder(const Place& place) {
   return {};
 }
 
+constexpr int kMostNames = 100;  // that are tried: a write-back that was killed may have left one
+
 // Under a name that nobody has, then in the place of what is there.
 Status put_in_place(const Place& place, const TreeEntry& entry, const struct stat* replaced) {
-  const auto temporary = fmt::format(".{}.tandem-{}", place.name.substr(0, 200), ::getpid());
-  const auto put = [&]() -> Status {
-    if (S_ISLNK(entry.mode)) {
-      if (::symlinkat(entry.content.c_str(), place.folder.get(), temporary.c_str()) != 0)
-        return Status::from_errno("link", errno);
+  const bool is_link = S_ISLNK(entry.mode);
+  std::string temporary;
+  FileDescriptor file;
+  bool made = false;
+  for (int i = 0; i < kMostNames && !made; ++i) {
+    temporary = fmt::format(".{}.tandem-{}-{}", place.name.substr(0, 200), ::getpid(), i);
+    if (is_link) {
+      made = ::symlinkat(entry.content.c_str(), place.folder.get(), temporary.c_str()) == 0;
     } else {
-      FileDescriptor file(
+      file = FileDescriptor(
           ::openat(place.folder.get(), temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-      if (!file) return Status::from_errno("create", errno);
+      made = bool(file);
+    }
+    if (!made && errno != EEXIST) break;
+  }
+  if (!made) return Status::from_errno(is_link ? "link" : "create", errno);
+  const auto put = [&]() -> Status {
+    if (!is_link) {
       TRY(write_all(file.get(), entry.content, entry.path));
       // A file of somebody else stays theirs where we may give it away.
       if (replaced != nullptr && (replaced->st_uid != ::geteuid() || replaced->st_gid != ::getegid()) &&
@@ -213,9 +224,22 @@ std::string_view to_string(WriteOutcome outcome) {
   return kNames[static_cast<size_t>(outcome)];
 }
 
-Result<std::vector<WrittenChange>> write_back(const fs::path& root, std::span<const Change> changes) {
+Result<FolderIdentity> identity_of_folder(const fs::path& folder) {
+  struct stat info {};
+  if (::stat(folder.c_str(), &info) != 0) return fail(Status::from_errno(folder.string(), errno));
+  return FolderIdentity{.device = info.st_dev, .number = info.st_ino};
+}
+
+Result<std::vector<WrittenChange>> write_back(const fs::path& root, std::span<const Change> changes,
+                                              const std::optional<FolderIdentity>& expected) {
   const FileDescriptor folder(::open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder) return fail(Status::from_errno(root.string(), errno));
+  struct stat info {};
+  if (::fstat(folder.get(), &info) != 0) return fail(Status::from_errno(root.string(), errno));
+  if (expected && *expected != FolderIdentity{.device = info.st_dev, .number = info.st_ino}) {
+    return fail(Status::exists(root.string() + " is another folder by now than the one that was worked on")
+                    .hint("nothing was written back"));
+  }
   return WriteBack(folder.get(), changes).run();
 }
 

@@ -7,7 +7,9 @@
 // Thread safety: concurrent write-backs to one folder see each other's files as conflicts.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -29,7 +31,16 @@ struct WrittenChange {
   std::string why;  // of all but kWritten
 };
 
-// One outcome for each change, in their order. Fails where `root` cannot be opened; then nothing was changed.
-Result<std::vector<WrittenChange>> write_back(const std::filesystem::path& root, std::span<const Change> changes);
+// Which folder it is, whatever has its name later.
+struct FolderIdentity {
+  uint64_t device = 0, number = 0;
+  bool operator==(const FolderIdentity&) const = default;
+};
+Result<FolderIdentity> identity_of_folder(const std::filesystem::path& folder);
+
+// One outcome for each change, in their order. Fails where `root` cannot be opened, or is another folder than
+// `expected`; then nothing was changed.
+Result<std::vector<WrittenChange>> write_back(const std::filesystem::path& root, std::span<const Change> changes,
+                                              const std::optional<FolderIdentity>& expected = {});
 
 }  // namespace tandem::envs

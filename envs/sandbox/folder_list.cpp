@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,7 +33,7 @@ FileStamp stamp_from(const struct stat& info) {
 }
 
 // Calls `meet(folder descriptor, name, path, stat)` for all below `root`, and goes into folders for which it says so.
-// `refuse(path)`: of a folder that cannot be opened, or lies too deep.
+// `refuse(path, is_too_deep)`: of what cannot be looked at, or lies too deep. What is refused is not known to be gone.
 template <typename Meet, typename Refuse>
 class FolderWalk {
  public:
@@ -45,12 +46,23 @@ class FolderWalk {
     const int descriptor = folder.release();  // the list's from here on
     std::vector<std::string> folders;
     Status status;
-    while (const dirent* entry = readdir(list)) {
+    for (;;) {
+      errno = 0;
+      const dirent* const entry = readdir(list);
+      if (!entry) {
+        if (errno != 0) status = refuse_(path, false);
+        break;
+      }
       const char* const name = entry->d_name;
       if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) continue;
       struct stat info {};
-      if (fstatat(descriptor, name, &info, AT_SYMLINK_NOFOLLOW) != 0) continue;  // gone meanwhile
       const auto below = path.empty() ? std::string(name) : path + '/' + name;
+      if (fstatat(descriptor, name, &info, AT_SYMLINK_NOFOLLOW) != 0) {
+        if (errno == ENOENT) continue;  // gone meanwhile
+        status = refuse_(below, false);
+        if (!status) break;
+        continue;
+      }
       bool enters = S_ISDIR(info.st_mode);
       status = meet_(descriptor, name, below, info, enters);
       if (!status) break;
@@ -87,6 +99,19 @@ bool can_be_read(int folder, const char* name, mode_t mode) {
   const mode_t everybody = S_ISDIR(mode) ? 0555 : 0444;
   if ((mode & everybody) == everybody) return true;
   return faccessat(folder, name, S_ISDIR(mode) ? R_OK | X_OK : R_OK, AT_EACCESS) == 0;
+}
+
+// Whether an overlay has written notes of its own on the folder: another one on it would not show all files. So look
+// the folders of container engines.
+bool has_overlay_notes(const fs::path& folder) {
+  char names[65536];  // the kernel's most
+  const ssize_t size = listxattr(folder.c_str(), names, sizeof names);
+  for (ssize_t at = 0; at < size;) {
+    const std::string_view name(names + at);
+    if (name.starts_with("user.overlay.") || name.starts_with("trusted.overlay.")) return true;
+    at += static_cast<ssize_t>(name.size()) + 1;
+  }
+  return false;
 }
 
 // Times are the kernel's, some milliseconds apart. Who changes a file after it was listed gives it another one only
@@ -188,6 +213,7 @@ Result<FolderList> list_folder(const fs::path& folder, const LeavesOut& leaves_o
   if (stat(folder.c_str(), &top) != 0 || !S_ISDIR(top.st_mode))
     return fail(Status::invalid(folder.string() + " is no folder that can be read"));
   FolderList list;
+  list.has_overlay_notes = has_overlay_notes(folder);
   const auto hide = [&](const std::string& path, Hidden why) -> Status {
     list.hidden.push_back({path, why});
     return {};
@@ -204,6 +230,7 @@ Result<FolderList> list_folder(const fs::path& folder, const LeavesOut& leaves_o
       return hide(path, is_left_out ? Hidden::kLeftOut : is_special ? Hidden::kSpecial : Hidden::kUnreadable);
     }
     list.has_mounts = list.has_mounts || (S_ISDIR(info.st_mode) && info.st_dev != top.st_dev);
+    list.has_overlay_notes = list.has_overlay_notes || (S_ISDIR(info.st_mode) && has_overlay_notes(folder / path));
     put_listed(list.entries, path, stamp_from(info));
     ++list.count;
     if (info.st_uid != geteuid() || info.st_gid != getegid()) ++list.foreign;
@@ -268,12 +295,13 @@ Result<FolderDifference> difference_from(const fs::path& root, std::string_view 
   };
   TRY(walk_folder(root, meet, [&](const std::string& path, bool is_too_deep) -> Status {
     if (is_too_deep) return Status::exhausted(fmt::format("folders lie more than {} deep", kFoldersDeepest));
+    if (path.empty()) return Status::unavailable("the workspace cannot be read");
     closed.push_back(path + '/');
     return {};
   }));
   for (const auto& [path, entry] : known) {
     if (entry.is_there) continue;
-    const auto hides = [&, at = path](const std::string& folder) { return at.starts_with(folder); };
+    const auto hides = [at = std::string(path) + '/'](const std::string& folder) { return at.starts_with(folder); };
     if (std::any_of(closed.begin(), closed.end(), hides)) continue;
     TRY(take(0, std::string(path)));
     difference.gone.emplace_back(path);

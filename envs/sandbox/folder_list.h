@@ -46,8 +46,9 @@ struct FolderList {
   size_t count = 0, files = 0;
   uint64_t bytes = 0;  // of its files together
   std::vector<HiddenPath> hidden;
-  size_t foreign = 0;       // of entries those that belong to another user or group than our process
-  bool has_mounts = false;  // whether part of it is on another file system
+  size_t foreign = 0;              // of entries those that belong to another user or group than our process
+  bool has_mounts = false;         // whether part of it is on another file system
+  bool has_overlay_notes = false;  // whether an overlay may take files of it for notes of what is gone
 
   // By path, as long as the list is there and unchanged.
   std::unordered_map<std::string_view, FileStamp> by_path() const;
@@ -75,9 +76,8 @@ bool for_each_listed(std::string_view entries, const auto& visit) {
 
 // What a workspace holds that its folder did not hold when it began, nor holds now.
 struct FolderDifference {
-  std::vector<TreeEntry> other;  // changed, or new; folders where their mode is other
-  std::vector<std::string>
-      gone;  // what was there at the beginning; nothing that lies in a folder that is closed by now
+  std::vector<TreeEntry> other;   // changed, or new; folders where their mode is other
+  std::vector<std::string> gone;  // what was there at the beginning; nothing that cannot be looked at by now
 };
 
 // Of what lies below `root`. `begin`: what the folder held; `meanwhile`: what it holds now that is other (both packed).

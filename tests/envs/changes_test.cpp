@@ -166,6 +166,52 @@ TEST_F(Changes, links_that_lead_out_pipes_and_what_git_runs_stay_in_the_sandbox)
   EXPECT_TRUE(fs::is_symlink(user_.path / "dir/fine"));
 }
 
+// `a/b/l` leads to the folder itself, and is fine; what leads out by it is not, though its steps seem to stay inside.
+TEST_F(Changes, links_that_lead_out_by_other_links_stay_in_the_sandbox) {
+  copy_.put("a/b/c", "");
+  fs::create_symlink("../..", copy_.path / "a/b/l");
+  fs::create_symlink("a/b/l/../up", copy_.path / "out");
+  std::vector<std::string> refused;
+  for (const auto& change : changes()) {
+    if (!change.refused.empty()) refused.push_back(change.path);
+  }
+  EXPECT_THAT(refused, ElementsAre("out"));
+}
+
+TEST_F(Changes, what_has_the_place_of_the_folder_by_now_is_not_written_to) {
+  const auto begun = identity_of_folder(user_.path / "dir");
+  ASSERT_TRUE(begun);
+  const std::vector<Change> all = {
+      {"n", std::nullopt, TreeEntry{.mode = S_IFREG | 0644, .path = "n", .content = "n\n"}, ""}};
+  fs::rename(user_.path / "dir", user_.path / "moved");
+  fs::create_directory_symlink(copy_.path, user_.path / "dir");
+  const auto refused = write_back(user_.path / "dir", all, *begun);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().to_string(), HasSubstr("another folder by now"));
+  EXPECT_FALSE(fs::exists(copy_.path / "n"));
+  EXPECT_TRUE(write_back(user_.path / "moved", all, *begun));
+  EXPECT_EQ(user_.get("moved/n"), "n\n");
+}
+
+TEST_F(Changes, a_pipe_of_the_user_s_stays_since_it_could_not_be_put_back) {
+  for (const char* name : {"gone", "file"}) ASSERT_EQ(mkfifo((user_.path / name).c_str(), 0600), 0);
+  start();
+  fs::remove(copy_.path / "gone");
+  fs::remove(copy_.path / "file");
+  copy_.put("file", "of the agent\n");
+  EXPECT_THAT(written(changes()), ElementsAre("file refused", "gone refused"));
+  for (const char* name : {"gone", "file"}) EXPECT_TRUE(fs::is_fifo(user_.path / name)) << name;
+}
+
+TEST_F(Changes, what_has_the_name_of_a_temporary_file_stays) {
+  const auto taken = fmt::format(".a.txt.tandem-{}-0", getpid());
+  user_.put(taken, "of the user\n");
+  copy_.put("a.txt", "of the agent\n");
+  EXPECT_THAT(written(changes_between(before_, tree_of(copy_.path))), ElementsAre("a.txt written"));
+  EXPECT_EQ(user_.get("a.txt"), "of the agent\n");
+  EXPECT_EQ(user_.get(taken), "of the user\n");
+}
+
 TEST_F(Changes, what_cannot_be_read_any_more_is_not_taken_for_deleted) {
   auto after = tree_of(copy_.path);
   for (auto& entry : after) {
@@ -242,6 +288,7 @@ TEST_F(Changes, of_a_folder_the_newest_records_are_kept_and_damage_is_seen) {
 TEST_F(Changes, the_difference_is_what_git_applies) {
   copy_.put("a.txt", "one\n2\nthree\nfour");
   copy_.put("new.txt", "n\n");
+  copy_.put("two\nlines \"and\" \\ ü", "n\n");
   fs::remove(copy_.path / "dir/b.txt");
   fs::permissions(copy_.path / "run.sh", fs::perms(0644));
   user_.put("diff", diff_of(changes(), 1 << 20));

@@ -4,9 +4,13 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "envs/changes/folder_work.h"
@@ -208,6 +212,57 @@ TEST_F(FolderBases, a_folder_that_a_program_closes_is_not_taken_for_empty) {
   BEGIN();
   in("chmod 000 src");
   EXPECT_THAT(told(changes()), ElementsAre("mode 755 -> 0 src"));
+}
+
+// By a process of its own, in whose namespace things may be mounted. In words.
+std::string refusal_after_mounting(const fs::path& folder, const std::string& what, const std::string& where,
+                                   const std::vector<std::string>& excludes = {}) {
+  int ends[2];
+  if (pipe(ends) != 0) return "no pipe";
+  const uid_t user = geteuid();
+  const pid_t child = fork();
+  if (child == 0) {
+    std::string told = "cannot mount";
+    if (unshare(user == 0 ? CLONE_NEWNS : CLONE_NEWNS | CLONE_NEWUSER) == 0 &&
+        mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+        mount((folder / what).c_str(), (folder / where).c_str(), nullptr, MS_BIND, nullptr) == 0) {
+      const auto base = folder_base(folder, *leaves_out_of(excludes));
+      told = base ? "none" : base.error().message();
+    }
+    _exit(write(ends[1], told.data(), told.size()) == static_cast<ssize_t>(told.size()) ? 0 : 1);
+  }
+  close(ends[1]);
+  char told[256] = {};
+  const ssize_t count = read(ends[0], told, sizeof told - 1);
+  close(ends[0]);
+  waitpid(child, nullptr, 0);
+  return {told, static_cast<size_t>(std::max<ssize_t>(count, 0))};
+}
+
+// Of the same file system too, which numbers of devices do not tell. The overlay would show an empty folder, and all
+// that the user has there would count as deleted by the agent.
+TEST(FolderBasesElsewhere, what_is_mounted_in_the_folder_is_not_taken_for_deleted) {
+  Scratch user;
+  user.put("data/kept", "kept\n");
+  user.put("a place/file", "");
+  if (refusal_after_mounting(user.path, "data", "a place") == "cannot mount") GTEST_SKIP() << "nothing can be mounted";
+  EXPECT_EQ(refusal_after_mounting(user.path, "data", "a place"), "something is mounted in it");
+  EXPECT_EQ(refusal_after_mounting(user.path, "", "a place"), "something is mounted in it");
+  EXPECT_EQ(refusal_after_mounting(user.path, "data/kept", "a place/file"), "something is mounted in it");
+  EXPECT_EQ(refusal_after_mounting(user.path, "data", "a place", {"a place"}), "none");
+}
+
+// Files of such folders may be notes for an overlay, that something is gone or lies elsewhere: it does not show them.
+TEST(FolderBasesElsewhere, a_folder_of_layers_of_containers_is_not_worked_on_as_it_is) {
+  Scratch user;
+  user.put("layers/noted", "");
+  const auto layers = user.path / "layers";
+  if (setxattr(layers.c_str(), "user.overlay.impure", "y", 1, 0) != 0) GTEST_SKIP() << "files have no attributes here";
+  const auto base = folder_base(user.path, *leaves_out_of({}));
+  ASSERT_FALSE(base);
+  EXPECT_EQ(base.error().code(), Code::kUnfit);
+  EXPECT_THAT(base.error().message(), HasSubstr("layers of containers"));
+  EXPECT_TRUE(folder_base(user.path, *leaves_out_of({"layers"})));
 }
 
 TEST_F(FolderBases, where_no_overlay_can_be_had_a_copy_is_made_and_said) {
