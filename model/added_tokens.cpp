@@ -112,6 +112,7 @@ void AddedTokenFinder::split(std::string_view text, std::vector<Part>& out, Plac
     if (token.single_word && (ends_with_word(text.substr(0, begin)) || starts_with_word(text.substr(end)))) continue;
     if (token.lstrip) begin = std::max(without_trailing_space(text.substr(0, begin)), covered);
     if (token.rstrip) end += leading_space(text.substr(end));
+    if (end <= begin) continue;  // of white space that the token before took in: HF drops what is empty
     if (covered < begin) out.push_back({text.substr(covered, begin - covered), -1});
     out.push_back({text.substr(begin, end - begin), token.id});
     covered = end;

@@ -252,6 +252,8 @@ ExpressionPtr ExpressionParser::parse_test(ExpressionPtr value) {
                        token.is_name("if") || token.is_name("in") || token.is_name("not");
   if (token.is_operator("(")) {
     value->arguments = parse_arguments();
+  } else if (token.is_name("is")) {
+    stop("You cannot chain multiple tests with is");
   } else if (!keyword && (token.kind == Token::kName || token.kind == Token::kText || token.kind == Token::kInteger ||
                           token.kind == Token::kFloat || token.is_operator("[") || token.is_operator("{"))) {
     value->arguments.positional.push_back(parse_postfix(parse_primary()));

@@ -145,7 +145,7 @@ Value map(const Value& value, Arguments arguments) {
     const Parameters p("map", arguments, {"attribute", "default"});
     for (const Value& element : elements_later(value)) {
       Value found = follow(element, p.need(0));
-      result.push_back(found.is_undefined() && p[1] ? *p[1] : found);
+      result.push_back(found.is_undefined() && p[1] && !p[1]->is_none() ? *p[1] : found);
     }
     return Value::once(std::move(result));
   }
@@ -190,6 +190,7 @@ Value indent(const Value& value, const Arguments& arguments) {
   for (size_t i = 0; i < lines.size(); ++i) {
     const bool indented = i == 0 ? p.flag(1, false) : (p.flag(2, false) || !lines[i].text().empty());
     out += (i ? "\n" : "") + (indented ? margin : std::string()) + lines[i].text();
+    check_size(out);
   }
   return out;
 }
@@ -291,7 +292,9 @@ Value slices(const Value& value, const Arguments& arguments) {
 const std::pair<std::string_view, Filter> kFilters[] = {
     {"abs",
      [](const Value& v, const Arguments&) {
-       return v.is_float() ? Value(std::fabs(v.number())) : Value(std::abs(v.integer()));
+       return v.is_float()      ? Value(std::fabs(v.number()))
+              : v.integer() < 0 ? binary("-", Value(0), v)
+                                : Value(v.integer());
      }},
     {"attr",
      [](const Value& v, const Arguments& a) {
@@ -390,7 +393,8 @@ const std::pair<std::string_view, Filter> kFilters[] = {
     {"trim",
      [](const Value& v, const Arguments& a) {
        const Parameters p("trim", a, {"chars"});
-       return Value(strip(v.str(), p[0], true, true));
+       auto text = strip(v.str(), p[0], true, true);
+       return v.is_markup() ? Value::markup(std::move(text)) : Value(std::move(text));
      }},
     {"truncate", truncate},
     {"unique", unique},
@@ -414,6 +418,11 @@ Value apply_filter(std::string_view name, const Value& value, const Arguments& a
   if (name == "e") name = "escape";
   const auto* const found = filter_named(name);
   if (found == nullptr) throw TemplateError(fmt::format("filter '{}' is not supported", name));
+  // Those that read no arguments.
+  static constexpr std::string_view kBare[] = {
+      "abs",   "capitalize", "count",   "escape", "first",  "forceescape", "items", "last",  "length",    "list",
+      "lower", "pprint",     "reverse", "safe",   "string", "striptags",   "title", "upper", "urlencode", "wordcount"};
+  if (std::ranges::find(kBare, name) != std::end(kBare)) Parameters(name, arguments, {});
   return found->second(value, arguments);
 }
 

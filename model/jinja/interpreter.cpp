@@ -188,7 +188,8 @@ class Interpreter {
       for (size_t i = 0; i < elements.size(); ++i) assign(*target.parts[i], elements[i], scope);
     } else {
       const Value object = look_up(target.parts[0]->name, scope);
-      if (!object.is_namespace()) throw TemplateError("cannot assign attribute on non-namespace object");
+      if (!object.is_namespace() || object.fields().contains(kOwn))
+        throw TemplateError("cannot assign attribute on non-namespace object");
       if (target.name.starts_with('_')) throw TemplateError("a namespace has no names that start with an underscore");
       object.fields()[target.name] = value;
     }
@@ -199,31 +200,31 @@ class Interpreter {
   }
 
   Flow run_loop(const Statement& statement, const Value& over, size_t depth, const ScopePtr& scope, Output& output) {
-    List elements = over.elements();
+    std::function<bool(const Value&)> condition;
     if (statement.condition) {
-      List kept;
-      for (const Value& element : elements) {
+      condition = [this, &statement, scope](const Value& element) {
         const auto test = inner(scope);
         assign(*statement.targets[0], element, test);
-        if (evaluate(*statement.condition, test).truth()) kept.push_back(element);
-      }
-      elements = std::move(kept);
+        return evaluate(*statement.condition, test).truth();
+      };
     }
-    if (elements.empty()) return run_body(statement.other, inner(scope), output);
-    const size_t count = elements.size();
+    const auto elements = std::make_shared<LoopElements>(over.elements(), std::move(condition));
     auto changed = std::make_shared<std::optional<Value>>();
-    for (size_t i = 0; i < count; ++i) {
+    bool whole = false;  // a body came to its end: `else` is for where none did, not for where there is nothing
+    for (size_t i = 0; elements->has(i); ++i) {
       count_step(10);
       const auto body = inner(scope);
       const auto fields = loop_fields(elements, i, depth, changed);
       if (statement.recursive) (*fields)[kCall] = again(statement, depth, scope);
       body->names["loop"] = Value(fields);
-      assign(*statement.targets[0], elements[i], body);
-      if (run_body(statement.body, body, output) != Flow::kBreak) continue;
+      assign(*statement.targets[0], elements->at(i), body);
+      const Flow flow = run_body(statement.body, body, output);
+      whole = whole || flow == Flow::kOn;
+      if (flow != Flow::kBreak) continue;
       over.leave_unknown();
       break;
     }
-    return Flow::kOn;
+    return whole ? Flow::kOn : run_body(statement.other, inner(scope), output);
   }
 
   // `loop(elements)` within a recursive loop: the text of the same loop over them.
@@ -239,7 +240,11 @@ class Interpreter {
   Value make_macro(const Statement& statement, const ScopePtr& scope, const std::string& name) {
     scopes_.push_back(scope);
     const bool takes_caller = mentions(statement.body, "caller");
-    const bool takes_more = mentions(statement.body, "varargs"), takes_named = mentions(statement.body, "kwargs");
+    const auto takes = [&](std::string_view special) {
+      return mentions(statement.body, special) &&
+             std::ranges::find(statement.parameters, special, &Parameter::name) == statement.parameters.end();
+    };
+    const bool takes_more = takes("varargs"), takes_named = takes("kwargs");
     return Value(Function([=, this, &statement](const Arguments& arguments) {
       const Nested nested(call_depth_);
       const auto body = inner(scope);
@@ -401,7 +406,7 @@ class Interpreter {
         const Value value = part(0);
         const bool negate = expression.name == "-";
         if (value.is_float()) return negate ? -value.number() : value.number();
-        return negate ? -value.integer() : value.integer();
+        return negate ? binary("-", Value(0), value) : Value(value.integer());
       }
       case Expression::kBinary: {
         const Value left = part(0);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "model/jinja/builtins.h"
+#include "model/jinja/objects.h"
 
 namespace tandem::model::jinja {
 namespace {
@@ -18,9 +19,13 @@ int64_t index_of(const Value& key, size_t length) {
 Value attribute(const Value& value, const std::string& name) {
   if (value.is_undefined()) throw TemplateError(value.why());
   if (value.is_namespace()) {
-    const auto found = value.fields().find(name);
-    return found == value.fields().end() ? Value::undefined(name) : found->second;
+    const Namespace& fields = value.fields();
+    const auto found = fields.find(name);
+    if (found != fields.end()) return found->second;
+    const auto ahead = fields.find(kAhead);
+    return ahead == fields.end() ? Value::undefined(name) : ahead->second.function()({{Value(name)}, {}});
   }
+  if (value.is_function()) throw TemplateError(fmt::format("'{}' of a function is not supported", name));
   if (value.is_group() && (name == "grouper" || name == "list")) return value.list()[name == "list" ? 1 : 0];
   const Value found = method(value, name);
   if (!found.is_undefined()) return found;
@@ -47,7 +52,8 @@ Value item(const Value& value, const Value& key) {
     } else {
       const auto all = characters_of(value.text());
       const int64_t index = index_of(key, all.size());
-      if (index >= 0 && index < static_cast<int64_t>(all.size())) return all[index];
+      if (index >= 0 && index < static_cast<int64_t>(all.size()))
+        return value.is_markup() ? Value::markup(std::string(all[index])) : Value(all[index]);
     }
   }
   return Value::undefined(fmt::format("{} object' has no element '{}", value.type_name(), key.repr()));
@@ -76,7 +82,7 @@ Value slice(const Value& value, const Value& begin, const Value& end, const Valu
   if (value.is_list()) return value.is_tuple() ? Value::tuple(result) : Value(result);
   std::string text;
   for (const Value& character : result) text += character.text();
-  return text;
+  return value.is_markup() ? Value::markup(std::move(text)) : Value(std::move(text));
 }
 
 }  // namespace tandem::model::jinja

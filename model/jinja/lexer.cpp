@@ -62,6 +62,8 @@ std::string unescape(std::string_view raw) {
         code = code * 8 + (raw[i + n] - '0');
       append_utf8(code, out);
       i += n - 1;
+    } else if (c == 'N') {
+      throw TemplateError("the escape \\N of a character's name is not supported");
     } else if (c != '\n') {
       out += {'\\', c};
     }

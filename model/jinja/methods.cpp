@@ -102,13 +102,20 @@ std::string_view bounded(const std::string& text, const Value* begin, const Valu
   return std::string_view(text).substr(byte(skipped), byte(last) - byte(skipped));
 }
 
+// Nothing is found there, not even an empty text.
+bool begins_beyond(const Value& self, const Value* begin) {
+  return begin != nullptr && !begin->is_none() && begin->integer() > static_cast<int64_t>(self.length());
+}
+
 bool starts_or_ends(const Value& self, const Arguments& arguments, bool starts) {
   const Parameters p(starts ? "startswith" : "endswith", arguments, {"affix", "start", "end"});
   const List affixes = p.need(0).is_tuple() ? p.need(0).list() : List{p.need(0)};
   int64_t skipped = 0;
   const auto text = bounded(self.text(), p[1], p[2], skipped);
+  const bool beyond = begins_beyond(self, p[1]);
   return std::any_of(affixes.begin(), affixes.end(), [&](const Value& affix) {
-    return starts ? text.starts_with(affix.text()) : text.ends_with(affix.text());
+    const std::string& what = affix.text();
+    return !beyond && (starts ? text.starts_with(what) : text.ends_with(what));
   });
 }
 
@@ -116,7 +123,7 @@ int64_t find_text(const Value& self, const Arguments& arguments, bool from_right
   const Parameters p("find", arguments, {"sub", "start", "end"});
   int64_t skipped = 0;
   const auto text = bounded(self.text(), p[1], p[2], skipped);
-  if (p[1] != nullptr && !p[1]->is_none() && p[1]->integer() > static_cast<int64_t>(self.length())) return -1;
+  if (begins_beyond(self, p[1])) return -1;
   const size_t at = from_right ? text.rfind(p.need(0).text()) : text.find(p.need(0).text());
   if (at == std::string::npos) return -1;
   return skipped + static_cast<int64_t>(characters_of(text.substr(0, at)).size());
@@ -305,7 +312,7 @@ const std::pair<std::string_view, Method> kTextMethods[] = {
        const std::string& what = p.need(0).text();
        int64_t skipped = 0, count = 0;
        const auto text = bounded(self.text(), p[1], p[2], skipped);
-       if (what.empty()) return Value(characters_of(text).size() + 1);
+       if (what.empty()) return begins_beyond(self, p[1]) ? Value(0) : Value(characters_of(text).size() + 1);
        for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + what.size())) ++count;
        return Value(count);
      }},
@@ -450,6 +457,14 @@ Value method(const Value& value, const std::string& name) {
       throw TemplateError(fmt::format("str.{} is not supported", name));
     }
   }
+  // What Python has and is not here must not pass for undefined.
+  static constexpr std::string_view kOfNumbers[] = {
+      "as_integer_ratio", "bit_count", "bit_length", "conjugate", "denominator", "from_bytes", "fromhex", "hex", "imag",
+      "is_integer",       "numerator", "real",       "to_bytes"};
+  static constexpr std::string_view kOfRanges[] = {"start", "step", "stop"};
+  const auto missing = [&](const auto& names) { return std::ranges::find(names, name) != std::end(names); };
+  if (found.is_undefined() && ((value.is_number() && missing(kOfNumbers)) || (value.is_range() && missing(kOfRanges))))
+    throw TemplateError(fmt::format("{}.{} is not supported", value.type_name(), name));
   return found;
 }
 

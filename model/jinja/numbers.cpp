@@ -1,5 +1,6 @@
 // The filters round, int and float, as jinja2 and Python have them.
 #include <fmt/format.h>
+#include <unicode/uchar.h>
 
 #include <algorithm>
 #include <charconv>
@@ -7,11 +8,25 @@
 #include <cstdlib>
 #include <optional>
 
+#include "base/utf8.h"
 #include "model/jinja/builtins.h"
 
 namespace tandem::model::jinja {
 
 namespace {
+
+// Python reads the decimal digits of all scripts.
+std::string with_ascii_digits(std::string_view text) {
+  std::string out;
+  for (const auto character : characters_of(text)) {
+    const auto c = static_cast<UChar32>(next_character(character).character);
+    if (c > 0x7f && u_charType(c) == U_DECIMAL_DIGIT_NUMBER)
+      out += static_cast<char>('0' + u_charDigitValue(c));
+    else
+      out += character;
+  }
+  return out;
+}
 
 bool decimal_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -70,7 +85,7 @@ std::optional<Value> whole_of_base(std::string text, int64_t base) {
 // A number as Python reads one; nothing where it is none. The whole of `text`, stripped.
 std::optional<double> number_in(const Value& value) {
   if (!value.is_string()) return std::nullopt;
-  const std::string text = strip(value.text(), nullptr, true, true);
+  const std::string text = with_ascii_digits(strip(value.text(), nullptr, true, true));
   if (text.empty() || text.find_first_of("xX(") != std::string::npos) return std::nullopt;
   const auto plain = without_underscores(text);
   if (!plain) return std::nullopt;
@@ -115,7 +130,7 @@ Value round_number(const Value& value, const Arguments& arguments) {
 Value to_int(const Value& value, const Arguments& arguments) {
   const Parameters p("int", arguments, {"default", "base"});
   if (value.is_string()) {
-    const std::string text = strip(value.text(), nullptr, true, true);
+    const std::string text = with_ascii_digits(strip(value.text(), nullptr, true, true));
     const int64_t base = p[1] ? p[1]->integer() : 10;
     if (const auto number = base == 10 ? whole(text) : whole_of_base(text, base)) return *number;
   }

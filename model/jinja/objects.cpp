@@ -4,21 +4,38 @@
 
 namespace tandem::model::jinja {
 
-std::shared_ptr<Namespace> loop_fields(const List& elements, size_t i, size_t depth,
+bool LoopElements::has(size_t i) {
+  while (kept_.size() <= i && asked_ < all_.size()) {
+    const Value& element = all_[asked_++];
+    if (!condition_ || condition_(element)) kept_.push_back(element);
+  }
+  return i < kept_.size();
+}
+
+size_t LoopElements::count() {
+  has(all_.size());
+  return kept_.size();
+}
+
+std::shared_ptr<Namespace> loop_fields(const std::shared_ptr<LoopElements>& elements, size_t i, size_t depth,
                                        const std::shared_ptr<std::optional<Value>>& changed) {
-  const size_t count = elements.size();
   auto fields = std::make_shared<Namespace>();
   (*fields)["index"] = i + 1;
   (*fields)["index0"] = i;
-  (*fields)["revindex"] = count - i;
-  (*fields)["revindex0"] = count - i - 1;
   (*fields)["first"] = i == 0;
-  (*fields)["last"] = i + 1 == count;
-  (*fields)["length"] = count;
   (*fields)["depth"] = depth + 1;
   (*fields)["depth0"] = depth;
-  (*fields)["previtem"] = i > 0 ? elements[i - 1] : Value::undefined("there is no previous item");
-  (*fields)["nextitem"] = i + 1 < count ? elements[i + 1] : Value::undefined("there is no next item");
+  (*fields)["previtem"] = i > 0 ? elements->at(i - 1) : Value::undefined("there is no previous item");
+  (*fields)[kOwn] = true;
+  (*fields)[kAhead] = Value(Function([elements, i](const Arguments& arguments) {
+    const std::string& name = arguments.positional.at(0).text();
+    if (name == "last") return Value(!elements->has(i + 1));
+    if (name == "nextitem")
+      return elements->has(i + 1) ? elements->at(i + 1) : Value::undefined("there is no next item");
+    if (name == "length") return Value(elements->count());
+    if (name == "revindex") return Value(elements->count() - i);
+    return name == "revindex0" ? Value(elements->count() - i - 1) : Value::undefined(name);
+  }));
   (*fields)["cycle"] = Value(Function([i](const Arguments& arguments) {
     if (arguments.positional.empty()) throw TemplateError("no items for cycling given");
     return arguments.positional[i % arguments.positional.size()];
@@ -51,6 +68,7 @@ std::shared_ptr<Namespace> cycler(const Arguments& arguments) {
   auto fields = std::make_shared<Namespace>();
   const auto turn = std::make_shared<size_t>(0);
   Namespace* const own = fields.get();  // which outlives its methods
+  (*fields)[kOwn] = true;
   (*fields)["current"] = arguments.positional[0];
   (*fields)["next"] = Value(Function([own, turn, items = arguments.positional](const Arguments&) {
     const Value now = items[*turn];

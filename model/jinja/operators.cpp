@@ -26,7 +26,7 @@ Value repeat(const Value& value, int64_t count) {
     }
     std::string out;
     for (int64_t i = 0; i < count; ++i) out += value.text();
-    return out;
+    return value.is_markup() ? Value::markup(std::move(out)) : Value(std::move(out));
   }
   if (count > static_cast<int64_t>(kLargestList) || value.list().size() * count > kLargestList) {
     throw TemplateError("a list of more than 2^20 elements");
@@ -61,6 +61,16 @@ int64_t floor_divide(int64_t a, int64_t b) {
   return quotient - ((a % b != 0 && (a < 0) != (b < 0)) ? 1 : 0);
 }
 
+double power(double a, double b) {
+  if (a == 0 && b < 0) throw TemplateError("0.0 cannot be raised to a negative power");
+  const double result = std::pow(a, b);
+  if (std::isfinite(a) && std::isfinite(b)) {
+    if (std::isnan(result)) throw TemplateError("a complex number is not supported");
+    if (std::isinf(result)) throw TemplateError("(34, 'Numerical result out of range')");
+  }
+  return result;
+}
+
 }  // namespace
 
 Value binary(std::string_view name, const Value& left, const Value& right) {
@@ -68,6 +78,7 @@ Value binary(std::string_view name, const Value& left, const Value& right) {
   if (name == "*" && repeats(left)) return repeat(left, right.integer());
   if (name == "*" && repeats(right)) return repeat(right, left.integer());
   if (name == "+" && !(left.is_number() && right.is_number())) return add(left, right);
+  if (name == "%" && left.is_markup()) throw TemplateError("'%' of a value marked safe is not supported");
   if (name == "%" && left.is_string()) return format_percent(left.text(), right);
   if (left.is_float() || right.is_float() || name == "/") {
     const double a = left.number();
@@ -79,7 +90,7 @@ Value binary(std::string_view name, const Value& left, const Value& right) {
     if (name == "/") return a / b;
     if (name == "//") return std::floor(a / b);
     if (name == "%") return a - b * std::floor(a / b);
-    return std::pow(a, b);
+    return power(a, b);
   }
   const int64_t a = left.integer();
   const int64_t b = right.integer();
@@ -88,7 +99,7 @@ Value binary(std::string_view name, const Value& left, const Value& right) {
   if (name == "-") return checked(__builtin_sub_overflow(a, b, &result), result);
   if (name == "*") return checked(__builtin_mul_overflow(a, b, &result), result);
   if (name == "**") {
-    if (b < 0) return std::pow(static_cast<double>(a), static_cast<double>(b));
+    if (b < 0) return power(static_cast<double>(a), static_cast<double>(b));
     result = 1;
     for (int64_t i = 0; i < b; ++i) {
       if (a == 0 || a == 1) return b == 0 ? Value(1) : Value(a);

@@ -117,12 +117,15 @@ class Parser : ExpressionParser {
       return inner;
     }
     auto name = make(Expression::kName, expect_any_name());
+    if (name->name == "loop" && within_for_ > 0 && !(attributes && peek().is_operator(".")))
+      stop("Can't assign to special loop variable in for-loop target");
     if (attributes && skip_operator(".")) return make_of(Expression::kAttribute, expect_any_name(), std::move(name));
     return name;
   }
 
   std::unique_ptr<Statement> parse_for() {
     auto statement = make_statement(Statement::kFor);
+    ++within_for_;
     statement->targets.push_back(parse_target(false));
     expect_name("in");
     statement->expression = parse_tuple(false);
@@ -136,6 +139,7 @@ class Parser : ExpressionParser {
       expect_block_end();
       statement->other = parse_body({"endfor"});
     }
+    --within_for_;
     expect_block_end();
     return statement;
   }
@@ -160,7 +164,13 @@ class Parser : ExpressionParser {
     expect_operator("(");
     while (!peek().is_operator(")")) {
       Parameter parameter{expect_any_name(), nullptr};
-      if (skip_operator("=")) parameter.otherwise = parse_expression();
+      if (std::ranges::find(statement.parameters, parameter.name, &Parameter::name) != statement.parameters.end())
+        stop(fmt::format("duplicate argument '{}'", parameter.name));
+      if (skip_operator("=")) {
+        parameter.otherwise = parse_expression();
+      } else if (!statement.parameters.empty() && statement.parameters.back().otherwise) {
+        stop("non-default argument follows default argument");
+      }
       statement.parameters.push_back(std::move(parameter));
       if (!skip_operator(",")) break;
     }
@@ -245,7 +255,8 @@ class Parser : ExpressionParser {
 
   std::vector<std::string> blocks_;  // names of those so far
   int loops_ = 0;
-  std::string end_;  // the name of the tag that ended the last body
+  int within_for_ = 0;  // loops around, those around a macro too
+  std::string end_;     // the name of the tag that ended the last body
 };
 
 }  // namespace

@@ -166,6 +166,11 @@ Result<Trajectory> TrajectoryStore::read(const EpisodeKey& key) const {
   const size_t count = head.value("count", size_t{0});
   RouteShape shape;
   if (const Json routes = head.value("routes", Json()); routes.is_object()) {
+    for (const auto& [name, value] : routes.items()) {
+      if (!value.is_number_unsigned())
+        return fail(
+            Status::corrupt(fmt::format("the {} of a trajectory's routes are no number", name)).at(path_.string()));
+    }
     shape = {.layers = routes.value("layers", 0u),
              .top_k = routes.value("top_k", 0u),
              .experts = routes.value("experts", 0u)};

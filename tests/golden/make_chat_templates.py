@@ -130,6 +130,15 @@ TEMPLATES = [
     "{% set a, b, c = l|map('string') %}{{ a ~ b ~ c }}",
     "{% filter indent(2)|trim %}a\nb{% endfilter %}",
     "{% filter truncate(5, leeway=0) %}{{ s }} and more{% endfilter %}",
+    "{% set ns = namespace(last=none) %}{% for x in [1, 1, 2, 2, 3] if x != ns.last %}{{ loop.index }}{{ x }}{% set ns.last = x %}{% endfor %}",
+    "{% set ns = namespace(last=none) %}{% for x in [1, 1, 2, 2, 3] if x != ns.last %}{{ loop.last }}{{ x }}{% set ns.last = x %}{% endfor %}",
+    "{% for x in range(5) if x % 2 %}{{ loop.index }}/{{ loop.length }}:{{ loop.revindex }}{{ loop.revindex0 }}{{ loop.last }}{{ loop.nextitem|default('-') }};{% endfor %}",
+    "{% for x in l %}{% continue %}{% else %}none{% endfor %}", "{% for x in l %}{% break %}{% else %}none{% endfor %}", "{% for x in l %}{% if x == 1 %}{% break %}{% endif %}{{ x }}{% else %}none{% endfor %}",
+    "{% set c = cycler('a') %}{% set c.x = 1 %}", "{% for x in l %}{% set loop.index = 9 %}{% endfor %}", "{% for x in l %}{% set loop = 3 %}{% endfor %}", "{% for loop in l %}{% endfor %}",
+    "{% macro f(x, x) %}{% endmacro %}", "{% macro f(a=1, b) %}{% endmacro %}", "{% macro f(varargs, kwargs) %}{{ varargs }}{{ kwargs }}{% endmacro %}{{ f(1, kwargs=2) }}",
+    "{% macro f(a, b) %}{% endmacro %}{{ f.name }}", "{{ 0 ** -1 }}", "{{ (-8) ** 0.333 }}", "{{ 10.0 ** 400 }}", "{{ i.real }}", "{{ range(3).stop }}",
+    "{{ 'a'|upper(1) }}", "{{ l|first(1) }}", "{{ i is number is true }}", "{{ '\\N{BULLET}' }}", "{{ '१२'|int }}{{ '٣.٥'|float }}", "{{ 'abc'.startswith('', 5) }}{{ 'abc'.count('', 5) }}{{ 'abc'.endswith('', 3) }}",
+    "{{ m|map(attribute='t', default=none)|list }}", "{{ ('<'|safe)|trim|e }}{{ ('<'|safe)[0]|e }}{{ ('<a'|safe)[:1]|e }}{{ (('<'|safe) * 2)|e }}", "{{ '%s'|e % '<' }}",
 ]
 
 

@@ -325,6 +325,17 @@ TEST(Tokenizer, added_tokens_have_the_ids_of_the_vocabulary_or_the_next_ones_wha
   EXPECT_EQ(*added(R"([{"id":258,"content":"a","special":true}])").encode("a"), std::vector<TokenId>{97});
 }
 
+TEST(Tokenizer, an_added_token_of_white_space_that_takes_in_what_is_beside_it_is_found_once) {
+  const auto tokenizer = *bytes_with({{"added_tokens", Json::array({{{"id", 257},
+                                                                     {"content", "  "},
+                                                                     {"lstrip", true},
+                                                                     {"rstrip", true},
+                                                                     {"special", false},
+                                                                     {"normalized", false}}})}});
+  EXPECT_EQ(*tokenizer.encode("a      b"), (std::vector<TokenId>{97, 257, 98}));
+  EXPECT_EQ(*tokenizer.encode("  a  b"), (std::vector<TokenId>{257, 97, 257, 98}));
+}
+
 TEST(Tokenizer, a_sequence_of_processors_that_add_tokens_is_refused) {
   const Json one = *parse_json(
       R"({"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"A","type_id":0}},{"Sequence":{"id":"A"}}],)"
