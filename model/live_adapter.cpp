@@ -67,7 +67,7 @@ Status LiveAdapter::take(kernels::Stream& stream, const Adapter& adapter, const 
       if (found == adapter.factors.end()) continue;
       if (!linear.contains(static_cast<int>(i))) {
         return Status::invalid(fmt::format("an adapter of {} cannot be live", part.checkpoint_name))
-            .hint("merge it into the model: tandem import --adapter, or leave out --live");
+            .hint("merge it into the model: tandem import --adapter");
       }
       const auto rows = static_cast<size_t>(part.rows), first = a.size();
       a.resize(first + even * columns);

@@ -137,6 +137,15 @@ class Changed {
     if (find_in(begin_, path) && find_in(now_, path)) add(path, std::nullopt);
   }
 
+  void leave(TreeEntry after) {
+    Change change{.path = after.path, .before = {}, .after = std::move(after)};
+    if (const auto* const is = find_in(now_, change.path))
+      change.before = TreeEntry{.mode = is->mode, .path = change.path};
+    change.refused =
+        fmt::format("it is too large for the {} MiB that are taken of all changes together", kLargestTree >> 20);
+    apart_.push_back(std::move(change));
+  }
+
   std::vector<Change> changes() && {
     auto changes = changes_between(std::move(before_), std::move(after_));
     for (auto& change : apart_) changes.push_back(std::move(change));
@@ -232,6 +241,7 @@ Result<std::vector<Change>> changes_on(Sandbox& sandbox, const FolderBase& base)
   Changed changed(base, now);
   for (auto& entry : difference->other) changed.take(std::move(entry));
   for (const auto& path : difference->gone) changed.take_gone(path);
+  for (auto& entry : difference->large) changed.leave(std::move(entry));
   return std::move(changed).changes();
 }
 

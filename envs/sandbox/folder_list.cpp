@@ -260,7 +260,8 @@ Result<FolderDifference> difference_from(const fs::path& root, std::string_view 
   size_t bytes = 0;
   const auto take = [&](size_t size, const std::string& path) -> Status {
     bytes += size + path.size() + 64;
-    if (bytes <= kLargestTree && difference.other.size() + difference.gone.size() < kMostTreeEntries) return {};
+    const size_t count = difference.other.size() + difference.gone.size() + difference.large.size();
+    if (bytes <= kLargestTree && count < kMostTreeEntries) return {};
     return Status::exhausted(fmt::format("changes take {} files of {} MiB together, and there is more",
                                          kMostTreeEntries, kLargestTree >> 20));
   };
@@ -281,7 +282,10 @@ Result<FolderDifference> difference_from(const fs::path& root, std::string_view 
     if (S_ISLNK(info.st_mode)) entry.content = link_target(at, name);
     if (S_ISREG(info.st_mode)) {
       const size_t room = kLargestTree - std::min(bytes, kLargestTree);
-      if (stamp.size > room) return take(stamp.size, path);
+      if (stamp.size + path.size() + 64 > room) {
+        difference.large.push_back(std::move(entry));
+        return take(0, path);
+      }
       auto content = content_of_file(at, name, room);
       if (content) {
         entry.content = std::move(*content);
@@ -315,13 +319,16 @@ std::string encode(const FolderDifference& difference) {
   put_text(bytes, pack_entries(difference.other));
   put_number(bytes, difference.gone.size());
   for (const auto& path : difference.gone) put_text(bytes, path);
+  put_text(bytes, pack_entries(difference.large));
   return bytes;
 }
 
 Result<FolderDifference> decode_folder_difference(std::string_view bytes) {
   FieldReader fields(bytes);
-  FolderDifference difference{.other = TRY(read_tree(TRY(fields.text()))), .gone = {}};
+  FolderDifference difference;
+  difference.other = TRY(read_tree(TRY(fields.text())));
   for (uint64_t left = TRY(fields.number()); left > 0; --left) difference.gone.push_back(TRY(fields.text()));
+  difference.large = TRY(read_tree(TRY(fields.text())));
   return difference;
 }
 

@@ -78,10 +78,11 @@ bool for_each_listed(std::string_view entries, const auto& visit) {
 struct FolderDifference {
   std::vector<TreeEntry> other;   // changed, or new; folders where their mode is other
   std::vector<std::string> gone;  // what was there at the beginning; nothing that cannot be looked at by now
+  std::vector<TreeEntry> large;   // changed or new, and more than there was room for: without content
 };
 
 // Of what lies below `root`. `begin`: what the folder held; `meanwhile`: what it holds now that is other (both packed).
-// kExhausted beyond the limits of file_tree.h.
+// kExhausted for more entries than file_tree.h takes.
 Result<FolderDifference> difference_from(const std::filesystem::path& root, std::string_view begin,
                                          std::string_view meanwhile);
 

@@ -200,10 +200,16 @@ TEST_F(FolderBases, sizes_count_of_what_is_changed_alone) {
   EXPECT_THAT(told(changes()), ElementsAre("changed a.txt",
                                            "deleted large.bin: what it replaces is more than the 48 MiB "
                                            "that are kept for undoing"));
-  in("head -c 60000000 /dev/zero > built");
-  const auto too_large = work_->changes();
-  ASSERT_FALSE(too_large);
-  EXPECT_THAT(too_large.error().to_string(), HasSubstr("delete what it built"));
+  in("head -c 52000000 /dev/zero > built");
+  in("echo y > small");
+  EXPECT_THAT(told(changes()),
+              UnorderedElementsAre("changed a.txt", HasSubstr("deleted large.bin"),
+                                   "new built: it is too large for the 48 MiB that are taken of all changes together",
+                                   "new small"));
+  const auto all = changes();
+  const auto after = written(all);
+  EXPECT_THAT(after, testing::Contains("small written"));
+  EXPECT_FALSE(fs::exists(user_.path / "built"));
   in("rm built");
   EXPECT_TRUE(work_->changes());
 }
