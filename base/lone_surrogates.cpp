@@ -1,8 +1,10 @@
 #include "base/lone_surrogates.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include "base/utf8.h"
 
