@@ -95,7 +95,7 @@ class EnvHost : public SandboxTest {
   }
   RunClient run(uint64_t number) { return {address_, number, "/runs/" + std::to_string(number)}; }
 
-  const SystemClock clock_;
+  const SystemClock clock_{};
   StopFlags stop_;
   std::string address_;
   std::atomic<int> opened_{0};

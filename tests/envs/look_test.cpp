@@ -135,7 +135,7 @@ class WatchedTest : public testing::Test {
   }
   std::vector<SandboxRow> rows() const { return watched_->rows(0, 100); }
 
-  const SystemClock clock_;
+  const SystemClock clock_{};
   std::unique_ptr<NamespaceBackend> backend_;
   std::optional<WatchedBackend> watched_;
   SandboxHolder holder_{.lease = 1, .episode = 2, .attempt = 3, .task = "t"};

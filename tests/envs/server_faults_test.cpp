@@ -140,7 +140,7 @@ class ServerFaults : public testing::TestWithParam<IsolatedBy> {
     }
   }
 
-  const SystemClock clock_;
+  const SystemClock clock_{};
   std::optional<wire::Socket> client_;
   std::map<std::string, int> failures_, killed_;
   std::map<std::string, std::string> last_;

@@ -64,7 +64,7 @@ class LenderTest : public run::TemporaryRun {
   int askers_ = 0;  // a name that comes again would take the answers of the one before
   wire::Secret secret_;
   std::unique_ptr<LenderSettings> settings_;
-  const SystemClock clock_;
+  const SystemClock clock_{};
   std::atomic<int> interrupts_{0};
   std::promise<std::string> address_;
   std::string at_;

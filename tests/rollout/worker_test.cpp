@@ -147,7 +147,7 @@ class WorkerTest : public testing::Test {
     EXPECT_TRUE(env_.send(worker, acquired));
   }
 
-  const SystemClock clock_;
+  const SystemClock clock_{};
   zmq::context_t context_;
   wire::Socket coordinator_ = listen("coordinator-0"), trainer_ = listen("trainer-0"), env_ = listen("env-0");
   std::vector<std::byte> weights_;

@@ -16,7 +16,7 @@ using wire::Role;
 
 class StartsTest : public TemporaryRun {
  protected:
-  const SystemClock clock_;
+  const SystemClock clock_{};
 };
 
 TEST_F(StartsTest, every_peer_has_a_count_of_its_own) {
