@@ -137,7 +137,7 @@ void McpSession::take_request(uint64_t exchange, RpcMessage& message) {
   }
   const auto asked = revision_of(message.params);
   const bool stateless = asked == Json(kStatelessRevision);
-  if (!asked.is_null() && !stateless) return refuse(unsupported_revision(asked));
+  if (!asked.is_null() && !stateless && !initialized()) return refuse(unsupported_revision(asked));
   if (message.method == "server/discover") {
     return give(complete({{"supportedVersions", spoken_revisions()},
                           {"capabilities", {{"tools", Json::object()}}},

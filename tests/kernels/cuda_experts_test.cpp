@@ -191,19 +191,22 @@ std::vector<float> grouped_bias() {
   for (int i = 0; i < kGrouped; ++i) bias[i] = of_group[i % of_group.size()];
   return bias;
 }
+TandemCudaRoute route_by_group(Machine& machine) {
+  return {.logits = machine.place(grouped_logits()),
+          .ids = machine.room<int32_t>(kPairs),
+          .weights = machine.room<float>(kPairs),
+          .bias = machine.place(grouped_bias()),
+          .scale = 2.5f,
+          .sigmoid = 1,
+          .normalise = 1,
+          .rows = kRows,
+          .experts = kGrouped,
+          .top_k = kTopK,
+          .groups = kOfGroups,
+          .top_k_groups = 2};
+}
 Bytes routing_by_group_case(Machine& machine) {
-  const TandemCudaRoute r{.logits = machine.place(grouped_logits()),
-                          .ids = machine.room<int32_t>(kPairs),
-                          .weights = machine.room<float>(kPairs),
-                          .bias = machine.place(grouped_bias()),
-                          .scale = 2.5f,
-                          .sigmoid = 1,
-                          .normalise = 1,
-                          .rows = kRows,
-                          .experts = kGrouped,
-                          .top_k = kTopK,
-                          .groups = kOfGroups,
-                          .top_k_groups = 2};
+  const TandemCudaRoute r = route_by_group(machine);
   EXPECT_EQ(machine.run(r), 0);
   Bytes bytes;
   append(bytes, machine.fetch(r.ids, kPairs));
@@ -242,20 +245,9 @@ std::vector<int32_t> given_ids() {
   return given;
 }
 Bytes routing_as_given_case(Machine& machine) {
-  const TandemCudaRoute r{.logits = machine.place(grouped_logits()),
-                          .ids = machine.room<int32_t>(kPairs),
-                          .weights = machine.room<float>(kPairs),
-                          .bias = machine.place(grouped_bias()),
-                          .scale = 2.5f,
-                          .sigmoid = 1,
-                          .normalise = 1,
-                          .rows = kRows,
-                          .experts = kGrouped,
-                          .top_k = kTopK,
-                          .groups = kOfGroups,
-                          .top_k_groups = 2,
-                          .given = machine.place(given_ids()),
-                          .changed = machine.room<int32_t>(kRows)};
+  TandemCudaRoute r = route_by_group(machine);
+  r.given = machine.place(given_ids());
+  r.changed = machine.room<int32_t>(kRows);
   EXPECT_EQ(machine.run(r), 0);
   Bytes bytes;
   append(bytes, machine.fetch(r.ids, kPairs));
