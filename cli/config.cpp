@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/sft/sft_config.h"
 #include "eval/suite.h"
+#include "run/checks.h"
 #include "run/effects.h"
 #include "run/rewards.h"
 
@@ -65,6 +66,43 @@ struct Configs {
     return name == "sft" ? cli::schema_of(sft) : run::schema_of(run);
   }
 };
+
+// Files and folders that the values name, by key; steps of runs by their folder.
+std::vector<std::pair<std::string, std::string>> paths_of(const std::string& of, const Configs& configs) {
+  std::vector<std::pair<std::string, std::string>> paths;
+  const auto add_all = [&](const char* key, const std::vector<std::string>& all) {
+    for (const std::string& path : all) paths.emplace_back(key, path);
+  };
+  if (of == "eval") {
+    paths = {{"model", configs.suite.model}, {"tasks.path", configs.suite.tasks.path}};
+  } else if (of == "sft") {
+    paths = {{"model", configs.sft.model}, {"lora.start", configs.sft.lora.start}};
+    add_all("data.train", configs.sft.data.train);
+    add_all("data.validation", configs.sft.data.validation);
+  } else {
+    const auto& c = configs.run;
+    paths = {{"model.path", c.model.path},
+             {"tasks.path", c.tasks.path},
+             {"algorithm.teacher.path", c.algorithm.teacher.path},
+             {"algorithm.script", c.algorithm.script},
+             {"algorithm.library", c.algorithm.library},
+             {"lora.start", c.lora.start},
+             {"env.encoder", c.env.encoder},
+             {"env.packages.lock", c.env.packages.lock}};
+    add_all("algorithm.demonstrations.data", c.algorithm.demonstrations.data);
+  }
+  std::erase_if(paths, [](const auto& each) { return each.second.empty() || run::is_tiny(each.second); });
+  return paths;
+}
+
+// A config may be checked elsewhere than where it is used, so what is not here is no mistake yet.
+void warn_of_missing_paths(const std::string& of, const Configs& configs) {
+  std::error_code ignored;
+  for (const auto& [key, path] : paths_of(of, configs)) {
+    if (fs::exists(path, ignored) || fs::exists(path.substr(0, path.rfind('@')), ignored)) continue;
+    fmt::print(stderr, "warning: {} is {}, which is not here\n", key, path);
+  }
+}
 
 Result<Schema> read(const ConfigOptions& options, Configs& configs) {
   Schema schema = configs.schema_of(options.of);
@@ -126,6 +164,7 @@ Action add_config(CLI::App& command) {
       const Schema read_schema = TRY(read(*options, configs));
       if (checked->parsed()) {
         if (options->of == "run") TRY(run::check_rewards(configs.run));  // files and keys that it names
+        warn_of_missing_paths(options->of, configs);
         fmt::print("{}: no mistakes\n", options->file);
         return kDone;
       }

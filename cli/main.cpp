@@ -4,9 +4,12 @@
 #include <spdlog/spdlog.h>
 
 #include <map>
+#include <new>
+#include <system_error>
 
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/standard_streams.h"
 
 namespace tandem::cli {
 namespace {
@@ -35,12 +38,25 @@ void suggest(const CLI::App& command) {
   }
 }
 
+// What libraries throw where this machine gives no memory, no thread or no room for what is printed.
+Result<int> run(const Action& action) {
+  try {
+    return action();
+  } catch (const std::bad_alloc&) {
+    return fail(Status::unfit("there is no memory left"));
+  } catch (const std::system_error& error) {
+    if (Status status = finish_standard_output(); !status) return fail(std::move(status));
+    return fail(Status::unfit(error.what()));
+  }
+}
+
 }  // namespace
 }  // namespace tandem::cli
 
 int main(int argc, char** argv) {
   using namespace tandem;
   using namespace tandem::cli;
+  prepare_standard_streams();
   spdlog::set_default_logger(spdlog::stderr_logger_mt("tandem"));
   spdlog::set_pattern("%Y-%m-%d %H:%M:%S.%e %^%l%$ %v");
 
@@ -66,8 +82,12 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "  see {} --help\n", name);
     return kUsage;
   }
-  const Result<int> outcome = actions.at(app.get_subcommands()[0])();
-  if (outcome) return *outcome;
+  Result<int> outcome = run(actions.at(app.get_subcommands()[0]));
+  if (outcome) {
+    const Status written = finish_standard_output();
+    if (written || *outcome != kDone) return *outcome;
+    outcome = fail(written);
+  }
   fmt::print(stderr, "tandem {}: {}\n", app.get_subcommands()[0]->get_name(), outcome.error().to_string());
   return exit_code_of(outcome.error());
 }

@@ -1,8 +1,9 @@
 // From the last hidden state to log-probabilities, without ever storing the logits of a batch.
 //
-// logit[v] = fp32 sum of gemm.h. The vocabulary is taken in tiles of kPanelColumns columns in order, each joined to the
-// running (maximum, sum of e^(logit - maximum)) of its row; logsumexp = maximum + ln(sum), the logarithm in double.
-// logprob of token t = logit[t] - logsumexp. The sampler and the trainer call this same function.
+// logit[v] = fp32 sum of gemm.h, times the row's logit scale where one is given: of a policy at temperature T it is
+// 1 / T, and all that follows is of that policy. The vocabulary is taken in tiles of kPanelColumns columns in order,
+// each joined to the running (maximum, sum of e^(logit - maximum)) of its row; logsumexp = maximum + ln(sum), the
+// logarithm in double. logprob of token t = logit[t] - logsumexp. The sampler and the trainer call this same function.
 #pragma once
 
 #include <cmath>
@@ -31,6 +32,7 @@ struct BasicLmHead {
   int32_t* argmax = nullptr;  // [rows], or null; ties go to the lowest id
   RunningSum* panel_sums =
       nullptr;  // [rows][padded_vocabulary / kPanelColumns], or null: of each panel, for the sampler
+  const float* logit_scales = nullptr;  // [rows], above 0; or null: 1
 };
 using LmHead = BasicLmHead<bf16>;
 inline size_t padded_vocabulary(int vocabulary) {
@@ -46,14 +48,18 @@ Status lm_head(Stream& stream, const LmHead& arguments, std::span<const TokenPic
 Status lm_head(Stream& stream, const BasicLmHead<float>& arguments, std::span<const TokenPick> picks,
                std::span<float> logprobs);
 
+// The logit scale of a policy at a temperature. At 0 the likeliest token is taken, and logprobs are those at 1.
+inline float logit_scale_at(float temperature) { return temperature > 0 ? 1.0f / temperature : 1.0f; }
+
 struct LmHeadBackward {
   const bf16* hidden = nullptr;
   const bf16* head = nullptr;             // packed [vocabulary][width]
   const bf16* head_transposed = nullptr;  // packed for dgrad: pack_transposed of [vocabulary][width]
   const float* log_sum = nullptr;         // [rows], from the forward pass
   int rows = 0, width = 0, vocabulary = 0;
-  float* grad_hidden = nullptr;  // [rows][width], added to
-  float* grad_head = nullptr;    // [vocabulary][width], added to; or null: not computed
+  float* grad_hidden = nullptr;         // [rows][width], added to
+  float* grad_head = nullptr;           // [vocabulary][width], added to; or null: not computed
+  const float* logit_scales = nullptr;  // those of the forward pass
 };
 // `grad_logprobs[i]` is dLoss / dlogprob of picks[i]. `entropy_rows`, when not empty, gets the entropy of each row in
 // nats.

@@ -181,12 +181,22 @@ class CpuExecutor final : public Executor {
     const int vocabulary = config().vocabulary;
     const size_t padded = kernels::padded_vocabulary(vocabulary), panels = padded / kernels::kPanelColumns;
     std::vector<int> rows;
-    for (const Draw& d : plan.draws) rows.push_back(d.row);
+    std::vector<float> scales;
+    bool scaled = false;
+    for (const Draw& d : plan.draws) {
+      rows.push_back(d.row);
+      scales.push_back(d.logit_scale);
+      scaled = scaled || d.logit_scale != 1;
+    }
     std::vector<float> log_sum(count);
     logits_.resize(std::max(logits_.size(), count * padded));
     panel_sums_.resize(count * panels);
-    TRY(forward_.head(rows, {.logits = logits_.data(), .log_sum = log_sum.data(), .panel_sums = panel_sums_.data()}, {},
-                      {}));
+    TRY(forward_.head(rows,
+                      {.logits = logits_.data(),
+                       .log_sum = log_sum.data(),
+                       .panel_sums = panel_sums_.data(),
+                       .logit_scales = scaled ? scales.data() : nullptr},
+                      {}, {}));
     answer.draws.resize(count);
     stream_.threads().run(static_cast<int>(count), [&](int i) {
       const Draw& d = plan.draws[i];

@@ -64,6 +64,9 @@ struct Draw {
   kernels::SamplingSettings sampling;
   uint64_t seed = 0;
   uint64_t position = 0;  // of the token that is drawn
+  // Logits are multiplied by it before all else, and the token's `logprob` is of those: 1 / T for a policy that is at
+  // temperature T, whose `sampling.temperature` is 1 then.
+  float logit_scale = 1;
   // Where not all tokens are allowed: sets a bit for each that is, of cleared words for the vocabulary. Called once, by
   // any thread, between `submit` and the end of `collect`, so that the host can find the mask while the device
   // computes.

@@ -9,12 +9,13 @@
 
 namespace tandem::model {
 
-// Memory of the caller, as kernels::LmHead has it; what is null is not computed.
+// Memory of the caller, as kernels::LmHead has it; what is null is not computed, or for scales 1.
 struct HeadOutputs {
   float* logits = nullptr;
   float* log_sum = nullptr;  // must be given
   int32_t* argmax = nullptr;
   kernels::RunningSum* panel_sums = nullptr;
+  const float* logit_scales = nullptr;
 };
 
 }  // namespace tandem::model

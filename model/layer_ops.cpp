@@ -83,7 +83,8 @@ Status LayerOps<T>::head_rows(const T* gathered, size_t rows, const HeadOutputs&
                            .logits = outputs.logits,
                            .log_sum = outputs.log_sum,
                            .argmax = outputs.argmax,
-                           .panel_sums = outputs.panel_sums},
+                           .panel_sums = outputs.panel_sums,
+                           .logit_scales = outputs.logit_scales},
                           picks, logprobs);
 }
 

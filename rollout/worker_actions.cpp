@@ -128,8 +128,11 @@ Status Worker::adopt(const Episode& e, std::span<const int32_t> tokens) {
 }
 
 TurnRequest Worker::turn_request(const Episode& e) const {
+  // The temperature is the policy's own: what is recorded is what the trainer computes.
+  const float temperature = e.lease().temperature;
   return {.max_new_tokens = settings_.max_new_tokens,
-          .sampling = {.temperature = e.lease().temperature},
+          .sampling = {.temperature = temperature > 0 ? 1.0f : 0.0f},
+          .logit_scale = kernels::logit_scale_at(temperature),
           .seed = seed_of_segment(e.lease().sample_seed, e.compactions()),
           .stop_tokens = conversation_.end_tokens()};
 }

@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "envs/tasks/task.h"
+#include "kernels/lm_head.h"
 #include "run/rewards.h"
 
 namespace tandem::run {
@@ -73,6 +74,12 @@ Status check_algorithm(const trainer::Algorithm& algorithm) {
 
 }  // namespace
 
+int dynamic_sampling_of(const RunConfig& c) {
+  constexpr int kOfDapo = 10;
+  if (c.trainer.dynamic_sampling >= 0) return c.trainer.dynamic_sampling;
+  return c.algorithm.name == "dapo" ? kOfDapo : 0;
+}
+
 Result<rollout::RunPlan> plan_of(const RunConfig& c, const fs::path& run_dir) {
   const auto on_lag = TRY(rollout::on_lag_named(c.trainer.on_lag));
   rollout::RewardWeights weights = c.reward;
@@ -99,6 +106,8 @@ Result<rollout::RunPlan> plan_of(const RunConfig& c, const fs::path& run_dir) {
   // Where the trainer makes the advantages, rewards go to it.
   if (const auto algorithm = algorithm_of(c)) set_advantages(*algorithm, plan);
   plan.all_groups = !c.algorithm.teacher.path.empty();
+  if (!plan.all_groups) plan.dynamic_sampling = dynamic_sampling_of(c);
+  plan.leave_out_truncated = c.trainer.leave_out_truncated;
   if (c.tasks.path.empty()) {
     TRY(check_kinds(plan));
     return plan;
@@ -122,6 +131,7 @@ Result<trainer::OptimizerSettings> optimizer_of(const RunConfig& c) {
                       .minibatches = c.trainer.minibatches,
                       .kl_stop = c.trainer.kl_stop,
                       .seed = c.run.seed};
+  settings.logit_scale = kernels::logit_scale_at(static_cast<float>(c.rollout.temperature));
   return settings;
 }
 

@@ -66,6 +66,8 @@ struct RunConfig {
     double kl_stop = 0;
     int max_lag = 1;
     std::string on_lag = "wait";
+    int dynamic_sampling = -1;
+    bool leave_out_truncated = false;
     bool replay_routes = false;
     int warmup_steps = 0;
     std::string keep_checkpoints = "2";
@@ -125,6 +127,8 @@ Status check(const RunConfig& config);
 // What the run in `run_dir` is to do; kCorrupt where its RUN/tasks.json, if the config wants one, is not what was
 // written.
 Result<rollout::RunPlan> plan_of(const RunConfig& config, const fs::path& run_dir);
+// trainer.dynamic_sampling, or the algorithm's own.
+int dynamic_sampling_of(const RunConfig& config);
 // trainer.keep_checkpoints: how many of the newest; SIZE_MAX for all, 1 for best. The best one is kept beside them.
 Result<size_t> kept_checkpoints(const RunConfig& config);
 // run.alarms_off, and what this config itself brings about: keys and values of older weights give other logprobs, and

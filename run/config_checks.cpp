@@ -161,14 +161,10 @@ Status check(const RunConfig& c) {
     return fmt::format("tasks.heldout_split: {} is of the workspace family; leave it at heldout with tasks.path",
                        c.tasks.heldout_split);
   });
+  refuse(c.tasks.path.empty() && c.tasks.kinds.empty(),
+         [] { return std::string("tasks.kinds is empty: name the kinds to use, or leave it out for the usual ones"); });
   refuse(c.tasks.path.empty() && !c.tasks.set_kinds.empty(),
          [] { return std::string("tasks.set_kinds needs tasks.path; the workspace family has tasks.kinds"); });
-  refuse(c.run.steps > 0 && c.rollout.temperature != 1, [&] {
-    return fmt::format(
-        "rollout.temperature is {}: what is trained on is sampled at 1. Logprobs are recorded at "
-        "temperature 1, so samples of another would be off-policy without any ratio that shows it",
-        c.rollout.temperature);
-  });
   refuse(c.env.warm > c.env.most_warm, [&] {
     return fmt::format("env.warm ({}) must not be above env.most_warm ({})", c.env.warm, c.env.most_warm);
   });

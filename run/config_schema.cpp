@@ -124,6 +124,12 @@ Schema schema_of(RunConfig& c) {
         "Where a batch would leave episodes behind that become too old: it waits for them, or they are dropped, which "
         "favours short answers",
         {"wait", "drop"});
+  s.add("trainer.dynamic_sampling", c.trainer.dynamic_sampling,
+        "Groups of equal rewards teach nothing: others are drawn in their place, at most so many times "
+        "trainer.groups_per_step for a step; 0: none, -1: the algorithm's own, 10 of dapo",
+        -1, 1000);
+  s.add("trainer.leave_out_truncated", c.trainer.leave_out_truncated,
+        "Episodes that ran into a limit of tokens or turns are not trained; they count in the baseline of their group");
   s.add(
       "trainer.replay_routes", c.trainer.replay_routes,
       "Of a mixture of experts: engines record which experts each token went to, and the trainer's passes take those, "
@@ -153,9 +159,10 @@ Schema schema_of(RunConfig& c) {
   s.add("rollout.max_tokens", c.rollout.max_tokens, "Longest episode in tokens", 64, 1e6);
   s.add("rollout.max_new_tokens", c.rollout.max_new_tokens, "Longest turn of the model in tokens", 1, 1e6);
   s.add("rollout.temperature", c.rollout.temperature,
-        "Of training samples: 1. Logprobs are the model's own, so at another temperature ratios and corrections would "
-        "compare with a policy that sampled nothing; it is refused",
-        0, 100);
+        "Of the policy that learns: training samples are drawn at it, and all logprobs of a step are of the model at "
+        "that "
+        "temperature, recorded and computed alike. Held-out tasks are sampled at 1",
+        0.01, 100);
   s.add("rollout.episode_seconds", c.rollout.episode_seconds, "After which an episode is taken back and tried again", 1,
         1e6);
   s.add("rollout.steal_from", c.rollout.steal_from,

@@ -73,6 +73,8 @@ std::map<std::string, std::string> reasons_of(const RunConfig& c) {
   unless(t.epochs > 1 || t.minibatches > 1, {"trainer.kl_stop"},
          "a step has one update, which begins at the policy before the step");
   unless(t.schedule != "constant", {"trainer.final_share"}, "trainer.schedule is constant");
+  unless(c.algorithm.teacher.path.empty(), {"trainer.dynamic_sampling"},
+         "algorithm.teacher.path names a model, which gives groups of equal rewards a signal");
   unless(!c.run.deterministic, {"trainer.on_lag"}, "run.deterministic allows no lag");
   unless(c.lora.rank > 0, {"lora.alpha", "lora.use_rslora", "lora.targets", "lora.start"}, "lora.rank is 0");
   unless(!c.tasks.path.empty(), {"tasks.recipes", "tasks.heldout_share"}, "tasks.path names no set of tasks");

@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <charconv>
+#include <cstdlib>
+#include <utility>
 
 #include "base/json.h"
 #include "base/unique_number.h"
@@ -14,6 +16,7 @@ namespace {
 
 constexpr int kIdentityFormat = 1;  // of RUN/identity.json
 constexpr uint64_t kMaxBytes = 1 << 16;
+constexpr const char* kTemporary = "/tmp";
 
 fs::path identity_path(const fs::path& run_dir) { return run_dir / "identity.json"; }
 
@@ -27,8 +30,22 @@ struct Identity {
   // Of the directory that the number was drawn for.
   std::string path;
   uint64_t inode = 0;
-  bool is_home = false;  // of a host
+  bool is_home = false;                // of a host
+  std::string temporary = kTemporary;  // where the folder of its sockets is, since its last start
 };
+
+// The folder for temporary files, where a socket in it has a path that a socket can have.
+std::string temporary_folder() {
+  constexpr size_t kMost = 40;  // of the 107 bytes: the rest is tandem-UID-ID-EPOCH and the socket's name
+  const char* const asked = ::getenv("TMPDIR");
+  if (asked == nullptr || asked[0] != '/') return kTemporary;
+  const std::string folder = fs::path(asked) / "";
+  struct stat info {};
+  if (folder.size() > kMost || ::stat(folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode) ||
+      ::access(folder.c_str(), W_OK | X_OK) != 0)
+    return kTemporary;
+  return folder.substr(0, folder.size() - 1);
+}
 
 Result<Identity> read_identity(const fs::path& run_dir) {
   const fs::path path = identity_path(run_dir);
@@ -59,6 +76,7 @@ Result<Identity> read_identity(const fs::path& run_dir) {
   identity.inode = (*json)["inode"].get<uint64_t>();
   identity.is_home = json->value("home", false);
   identity.epoch = json->value("epoch", uint64_t{1});
+  identity.temporary = json->value("temporary", std::string(kTemporary));
   return identity;
 }
 
@@ -84,16 +102,17 @@ Status write_identity(const fs::path& run_dir, const Identity& identity) {
                {"inode", identity.inode}};
   if (identity.is_home) json["home"] = true;
   if (identity.epoch > 1) json["epoch"] = identity.epoch;
+  if (identity.temporary != kTemporary) json["temporary"] = identity.temporary;
   return write_file(identity_path(run_dir), dump_json(json) + "\n");
 }
 
 }  // namespace
 
 // Both sides of a take-over may be on one machine, so each epoch has a folder of its own.
-RunLayout::RunLayout(fs::path run_dir, uint64_t run_id, uint64_t epoch, bool is_home)
+RunLayout::RunLayout(fs::path run_dir, uint64_t run_id, uint64_t epoch, bool is_home, const std::string& temporary)
     : run_dir_(std::move(run_dir)),
       socket_folder_(is_home ? run_dir_ / "sockets"
-                             : fs::path(fmt::format("/tmp/tandem-{}-{:016x}{}", ::getuid(), run_id,
+                             : fs::path(fmt::format("{}/tandem-{}-{:016x}{}", temporary, ::getuid(), run_id,
                                                     epoch > 1 ? fmt::format("-{}", epoch) : std::string()))),
       run_id_(run_id),
       epoch_(epoch) {}
@@ -105,16 +124,18 @@ Result<RunLayout> RunLayout::open(const fs::path& run_dir) {
                                             identity.path))
                     .hint("start it first: `tandem run` makes a run of its own of it"));
   }
-  return RunLayout(normal(run_dir), identity.id, identity.epoch, identity.is_home);
+  return RunLayout(normal(run_dir), identity.id, identity.epoch, identity.is_home, identity.temporary);
 }
 
 Result<RunLayout> RunLayout::establish(const fs::path& run_dir) {
   Identity identity = TRY(draw_identity(run_dir));
   auto before = read_identity(run_dir);
   if (!before && before.error().code() != Code::kNotFound) return fail(std::move(before).error());
-  if (before && is_of(*before, identity)) return RunLayout(normal(run_dir), before->id, before->epoch, before->is_home);
-  TRY(write_identity(run_dir, identity));
-  return RunLayout(normal(run_dir), identity.id, 1, false);
+  const bool known = before && is_of(*before, identity);
+  if (known) identity = *before;
+  const std::string temporary = std::exchange(identity.temporary, temporary_folder());
+  if (!known || identity.temporary != temporary) TRY(write_identity(run_dir, identity));
+  return RunLayout(normal(run_dir), identity.id, identity.epoch, identity.is_home, identity.temporary);
 }
 
 Status RunLayout::settle(const fs::path& home, uint64_t run_id) {

@@ -39,14 +39,15 @@ class RunLayout {
   fs::path model() const { return run_dir_ / "model"; }
   // Of algorithm.teacher.path.
   fs::path teacher() const { return run_dir_ / "teacher"; }
-  // Outside the run directory, whose path may be longer than a socket's may be.
+  // Outside the run directory, whose path may be longer than a socket's may be: in TMPDIR as it was at the last start,
+  // or in /tmp where there is none, or none that a socket can be in.
   fs::path socket_folder() const { return socket_folder_; }
   wire::Address address(const wire::Peer& peer) const {
     return wire::Address::of_path(socket_folder_ / to_string(peer));
   }
 
  private:
-  RunLayout(fs::path run_dir, uint64_t run_id, uint64_t epoch, bool is_home);
+  RunLayout(fs::path run_dir, uint64_t run_id, uint64_t epoch, bool is_home, const std::string& temporary);
   fs::path run_dir_, socket_folder_;
   uint64_t run_id_, epoch_;
 };

@@ -56,7 +56,7 @@ Result<std::optional<std::string>> Replay::difference_from_checkpoint() {
   return learner_.difference_from(folder);
 }
 
-Result<std::vector<float>> Replay::logprobs(const rollout::Trajectory& trajectory) {
+Result<std::vector<float>> Replay::logprobs(const rollout::Trajectory& trajectory, float logit_scale) {
   std::vector<TokenPick> picks;
   for (size_t i = 1; i < trajectory.tokens.size(); ++i) {
     if (trajectory.sampled[i] && trajectory.versions[i] == version())
@@ -70,7 +70,8 @@ Result<std::vector<float>> Replay::logprobs(const rollout::Trajectory& trajector
   // The weights are encoded for where the learner's passes run.
   const auto tape = device.on_cpu() ? std::make_unique<Tape>(weights.config(), positions)
                                     : TRY(Tape::on_device(device, weights, positions));
-  const auto computed = TRY(logprobs_of(*tape, stream_, weights, trajectory.tokens, trajectory.later_segments, picks));
+  const auto computed =
+      TRY(logprobs_of(*tape, stream_, weights, trajectory.tokens, trajectory.later_segments, picks, logit_scale));
   for (size_t i = 0; i < picks.size(); ++i) logprobs[static_cast<size_t>(picks[i].row) + 1] = computed[i];
   return logprobs;
 }

@@ -50,8 +50,9 @@ class Replay {
   // Where the state differs from a checkpoint's; nothing where it does not, or where there is no such checkpoint.
   Result<std::optional<std::string>> difference_from_checkpoint();
 
-  // The logprobs of the tokens that were sampled, by the weights of this version; NaN where another one sampled them.
-  Result<std::vector<float>> logprobs(const rollout::Trajectory& trajectory);
+  // The logprobs of the tokens that were sampled, by the weights of this version, at what the episode was sampled at;
+  // NaN where another version sampled them.
+  Result<std::vector<float>> logprobs(const rollout::Trajectory& trajectory, float logit_scale);
 
  private:
   Replay(const ReplaySettings& settings, Learner learner, std::optional<Demonstrations> demonstrations,

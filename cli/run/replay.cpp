@@ -12,6 +12,7 @@
 #include "cli/command.h"
 #include "cli/progress_line.h"
 #include "dashboard/run_files.h"
+#include "kernels/lm_head.h"
 #include "rollout/books/ledger_log.h"
 #include "run/devices.h"
 #include "run/resume.h"
@@ -194,12 +195,19 @@ Result<int> replay_episode(const ReplayOptions& options) {
     versions.insert(trajectory.versions[i]);
     ++tokens;
   }
+  float temperature = 1;
+  TRY(rollout::read_episodes(
+      options.run, [&] { return run::plan_of(recorded.config, options.run); },
+      [&](const rollout::EpisodeRecord& record) {
+        if (record.episode == options.episode) temperature = record.temperature;
+        return Status();
+      }));
   std::vector<float> logprobs(trajectory.tokens.size(), std::nanf(""));
   std::optional<Replay> replay;
   for (const uint64_t version : versions) {
     if (!replay) replay = TRY(Replay::open(TRY(settings_of(options, recorded)), version));
     TRY(go_to(*replay, version, recorded));
-    const auto of_version = TRY(replay->logprobs(trajectory));
+    const auto of_version = TRY(replay->logprobs(trajectory, kernels::logit_scale_at(temperature)));
     for (size_t i = 0; i < logprobs.size(); ++i)
       if (!std::isnan(of_version[i])) logprobs[i] = of_version[i];
   }

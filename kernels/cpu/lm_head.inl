@@ -57,6 +57,16 @@ TANDEM_INLINE void hide_padding(float* tile, int rows, int columns) {
   }
 }
 
+// Rows of a tile of logits, each times its own scale. Null: as they are.
+TANDEM_INLINE void scale_rows(float* tile, const float* scales, int rows) {
+  if (scales == nullptr) return;
+  for (int r = 0; r < rows; ++r) {
+    const Float scale = broadcast(scales[r]);
+    float* const logits = tile + r * kPanelColumns;
+    for (int c = 0; c < kPanelColumns; c += kLanes) store(logits + c, load(logits + c) * scale);
+  }
+}
+
 struct SlabResult {
   RunningSum total;
   float best = -INFINITY;
@@ -93,6 +103,7 @@ void lm_head(ThreadPool& threads, const BasicLmHead<T>& h, std::span<const Token
         product_tile(LeftRows<T>{h.hidden + static_cast<size_t>(row) * h.width, static_cast<size_t>(h.width)}, rows,
                      weights, h.width, tile, kPanelColumns * kSideBySide<T>,
                      next.during((row - begin_row) / kTileRows));
+        scale_rows(tile, h.logit_scales ? h.logit_scales + row : nullptr, rows);
         hide_padding(tile, rows, columns);
         alignas(64) float tops[kLanes], totals[kLanes] = {};
         std::fill(std::begin(tops), std::end(tops), -INFINITY);
@@ -143,8 +154,8 @@ void lm_head(ThreadPool& threads, const BasicLmHead<T>& h, std::span<const Token
   }
 }
 
-// dlogit[v] = sum over the row's picks of g_i ([v == token_i] - p_v), recomputed by slabs of the vocabulary so that no
-// more than rows x slab of them exist at once.
+// dlogit[v] = scale x sum over the row's picks of g_i ([v == token_i] - p_v), recomputed by slabs of the vocabulary so
+// that no more than rows x slab of them exist at once.
 inline void lm_head_backward(ThreadPool& threads, const LmHeadBackward& h, std::span<const TokenPick> picks,
                              std::span<const float> grad_logprobs, std::span<float> entropy_rows) {
   const int panels = (h.vocabulary + kPanelColumns - 1) / kPanelColumns;
@@ -170,6 +181,8 @@ inline void lm_head_backward(ThreadPool& threads, const LmHeadBackward& h, std::
         const int rows = std::min(kTileRows, h.rows - row);
         product_tile(LeftRows<bf16>{h.hidden + static_cast<size_t>(row) * h.width, static_cast<size_t>(h.width)}, rows,
                      h.head + panel * panel_elements(h.width), h.width, tile);
+        const float* const scales = h.logit_scales ? h.logit_scales + row : nullptr;
+        scale_rows(tile, scales, rows);
         hide_padding(tile, rows, columns);
         for (int r = 0; r < rows; ++r) {
           float* logits = tile + r * kPanelColumns;
@@ -187,6 +200,7 @@ inline void lm_head_backward(ThreadPool& threads, const LmHeadBackward& h, std::
             const int column = pick->token - first;
             if (column >= 0 && column < columns) logits[column] += grad_logprobs[pick - picks.begin()];
           }
+          scale_rows(logits, scales ? scales + r : nullptr, 1);
           bf16* target = grads.data() + static_cast<size_t>(row + r) * slab_columns + local * kPanelColumns;
           for (int c = 0; c < kPanelColumns; c += kLanes) store(target + c, load(logits + c));
         }

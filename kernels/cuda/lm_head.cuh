@@ -25,6 +25,7 @@ struct LogitTiles {
   const T* head;
   int rows, width, vocabulary;
   int first_panel, panels;  // which of the vocabulary
+  const float* scales;      // of each row, or null
 
   TANDEM_HD int64_t blocks() const { return pieces(rows, ProductTile::kSide) * panels; }
   TANDEM_HD bool run(int64_t block, int phase, int thread, Shared& shared, Private& own) const {
@@ -37,10 +38,11 @@ struct LogitTiles {
     }
     if (phase == product.phases()) {
       for (int i = 0; i < ProductTile::kOwn; ++i) {
+        const int row_of = ProductTile::row_of(thread, i);
+        const float scale = scale_of(scales, first_row + row_of, rows);
         for (int j = 0; j < ProductTile::kOwn; ++j) {
           const int column = ProductTile::column_of(thread, j);
-          shared.logits[ProductTile::row_of(thread, i) * kWidth + column] =
-              first + column < vocabulary ? own.sums[i][j] : -infinity();
+          shared.logits[row_of * kWidth + column] = first + column < vocabulary ? own.sums[i][j] * scale : -infinity();
         }
       }
       return true;
@@ -115,7 +117,8 @@ struct PickedLogprob {
     const TandemCudaPick pick = h.picks[i];
     const bool there = pick.row >= 0 && pick.row < h.rows && pick.token >= 0 && pick.token < h.vocabulary;
     h.logprobs[i] = there ? dot(h.hidden + static_cast<int64_t>(pick.row) * h.width,
-                                h.head + static_cast<int64_t>(pick.token) * h.width, h.width) -
+                                h.head + static_cast<int64_t>(pick.token) * h.width, h.width) *
+                                    scale_of(h.logit_scales, pick.row, h.rows) -
                                 h.log_sum[pick.row]
                           : not_a_number();
   }
@@ -133,7 +136,8 @@ int operate(Execution& execution, const Arguments& h) {
   PanelSum* sums = static_cast<PanelSum*>(h.workspace);
   using T = std::remove_const_t<std::remove_reference_t<decltype(*h.hidden)>>;
   const LogitTiles<PanelOfRow<Arguments>, T> tiles{
-      {h, sums}, h.hidden, h.head, h.rows, h.width, h.vocabulary, 0, static_cast<int>(panels_of(h.vocabulary))};
+      {h, sums},     h.hidden, h.head, h.rows, h.width, h.vocabulary, 0, static_cast<int>(panels_of(h.vocabulary)),
+      h.logit_scales};
   PanelSum* const slabs = sums + h.rows * panels_of(h.vocabulary);
   bool tensor = false;
   if constexpr (std::is_same_v<Arguments, TandemCudaLmHead>) tensor = execution.tensor();

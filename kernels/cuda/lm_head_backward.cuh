@@ -1,6 +1,6 @@
-// The gradient of log-probabilities and the entropy: dlogit[v] = sum over the row's picks of g ([v == token] - p_v),
-// formed again by slabs of 32 panels of the vocabulary so that no more than rows x 2048 of them exist at once; each
-// slab is then two products, added to the gradients of hidden states and head. Order: kernels/cpu/lm_head.inl.
+// The gradient of log-probabilities and the entropy: dlogit[v] = scale x sum over the row's picks of g ([v == token] -
+// p_v), formed again by slabs of 32 panels of the vocabulary so that no more than rows x 2048 of them exist at once;
+// each slab is then two products, added to the gradients of hidden states and head. Order: kernels/cpu/lm_head.inl.
 #pragma once
 
 #include "kernels/cuda/lm_head.cuh"
@@ -31,7 +31,8 @@ struct LogitGradients {
       if (column >= 0 && column < kPanel) logits[column] = logits[column] + h.grad_logprobs[i];
     }
     uint16_t* target = grads + row * kGradientColumns + panel % kGradientPanels * kPanel;
-    for (int column = 0; column < kPanel; ++column) target[column] = to_bf16_bits(logits[column]);
+    const float scale = scale_of(h.logit_scales, row, h.rows);
+    for (int column = 0; column < kPanel; ++column) target[column] = to_bf16_bits(logits[column] * scale);
   }
 
   TANDEM_HD float weight_of(int64_t begin, int64_t end) const {
@@ -86,8 +87,9 @@ struct TensorLogitGradients {
       }
       if (!there) return;
       uint16_t* const target = of.grads + row * kGradientColumns + panel % kGradientPanels * kPanel;
+      const float scale = scale_of(h.logit_scales, row, rows);
       TANDEM_UNROLL
-      for (int i = 0; i < 16; ++i) target[column_of_logit(lane, i)] = to_bf16_bits(logits.at(lane, i));
+      for (int i = 0; i < 16; ++i) target[column_of_logit(lane, i)] = to_bf16_bits(logits.at(lane, i) * scale);
     });
     join_quads(parts, 0, [](float a, float b) { return a + b; });
     join_quads(parts, 1, [](float a, float b) { return a + b; });
@@ -121,8 +123,8 @@ int lm_head_backward_slab(Execution& execution, const TandemCudaLmHeadBackward& 
   const int panels = smaller(kGradientPanels, static_cast<int>(panels_of(h.vocabulary)) - first_panel);
   const int64_t first = static_cast<int64_t>(first_panel) * kPanel;
   const int columns = smaller(panels * kPanel, h.vocabulary - static_cast<int>(first));
-  const LogitTiles<LogitGradients, uint16_t> tiles{row,     h.hidden,     h.head,      h.rows,
-                                                   h.width, h.vocabulary, first_panel, panels};
+  const LogitTiles<LogitGradients, uint16_t> tiles{row,          h.hidden,    h.head, h.rows,        h.width,
+                                                   h.vocabulary, first_panel, panels, h.logit_scales};
   TandemCudaGemm to_hidden{}, to_head{};
   to_hidden.a = row.grads;
   to_hidden.a_row_stride = kGradientColumns;

@@ -28,6 +28,11 @@ TANDEM_HD float joined_sum(Registers<float, N>& parts, int lane, int at) {
   return parts.at(lane, at) + parts.at(lane, at + 1);
 }
 
+// What the logits of a row are multiplied by.
+TANDEM_HD float scale_of(const float* scales, int64_t row, int rows) {
+  return scales && row < rows ? scales[row] : 1.0f;
+}
+
 // Rows by one panel: logits in registers, where `Row` finds those of a row, half of the eight lanes' rows at a time.
 template <typename Row, int Rows, int Down>
 struct TensorLogits {
@@ -40,6 +45,7 @@ struct TensorLogits {
   const uint16_t* head;
   int rows, width, vocabulary;
   int first_panel, panels;  // which of the vocabulary
+  const float* scales;      // of each row, or null
 
   TANDEM_HD int64_t blocks() const { return pieces(rows, Rows) * panels; }
   TANDEM_HD bool run(int64_t block, int phase, int warp, Shared& shared, Private& own) const {
@@ -60,11 +66,13 @@ struct TensorLogits {
         Registers<int, 1> of_row;
         each_lane([&](int lane) {
           of_row.at(lane, 0) = first_row + Tile::row_of(warp, lane, down, half);
+          const float scale = scale_of(scales, of_row.at(lane, 0), rows);
           TANDEM_UNROLL
           for (int i = 0; i < 16; ++i) {
             const int column = panel * kPanel + Tile::column_of(warp, lane, i / 2, i % 2);
-            logits.at(lane, i) =
-                column < vocabulary ? own.sums.at(lane, Tile::sum_at(down, i / 2) + half * 2 + i % 2) : -infinity();
+            logits.at(lane, i) = column < vocabulary
+                                     ? own.sums.at(lane, Tile::sum_at(down, i / 2) + half * 2 + i % 2) * scale
+                                     : -infinity();
           }
         });
         row(of_row, rows, panel, logits);
@@ -158,7 +166,9 @@ struct TensorPickedLogprobs {
       const int64_t i = block * kPicks + lane / 4;
       if (i >= h.pick_count || lane / 8 != lane % 4) return;  // column 2t or 2t + 1 of row g
       const float logit = lane / 4 % 2 == 0 ? sums.at(lane, 0) : sums.at(lane, 1);
-      h.logprobs[i] = inside(h.picks[i]) ? logit - h.log_sum[h.picks[i].row] : not_a_number();
+      h.logprobs[i] = inside(h.picks[i])
+                          ? logit * scale_of(h.logit_scales, h.picks[i].row, h.rows) - h.log_sum[h.picks[i].row]
+                          : not_a_number();
     });
     return false;
   }
@@ -176,10 +186,13 @@ template <typename Row, typename Execution, typename Arguments>
 int run_tensor_logits(Execution& execution, const Row& row, const Arguments& h, int first_panel, int panels) {
   const auto run = [&](const auto& kernel) { return start(execution, kernel, kernel.blocks()); };
   if (h.rows <= 16)
-    return run(TensorLogits<Row, 16, 1>{row, h.hidden, h.head, h.rows, h.width, h.vocabulary, first_panel, panels});
+    return run(TensorLogits<Row, 16, 1>{row, h.hidden, h.head, h.rows, h.width, h.vocabulary, first_panel, panels,
+                                        h.logit_scales});
   if (h.rows <= 64)
-    return run(TensorLogits<Row, 64, 4>{row, h.hidden, h.head, h.rows, h.width, h.vocabulary, first_panel, panels});
-  return run(TensorLogits<Row, 128, 4>{row, h.hidden, h.head, h.rows, h.width, h.vocabulary, first_panel, panels});
+    return run(TensorLogits<Row, 64, 4>{row, h.hidden, h.head, h.rows, h.width, h.vocabulary, first_panel, panels,
+                                        h.logit_scales});
+  return run(TensorLogits<Row, 128, 4>{row, h.hidden, h.head, h.rows, h.width, h.vocabulary, first_panel, panels,
+                                       h.logit_scales});
 }
 
 }  // namespace tandem::kernels::cuda

@@ -18,13 +18,13 @@ struct Distribution {
   double logprob(size_t token) const { return logits[token] - log_sum; }
 };
 
-// `head` is [vocabulary][width] row by row, not packed.
-inline Distribution distribution(std::span<const bf16> hidden, std::span<const bf16> head) {
+// `head` is [vocabulary][width] row by row, not packed; logits are multiplied by `scale`.
+inline Distribution distribution(std::span<const bf16> hidden, std::span<const bf16> head, double scale = 1) {
   Distribution out;
   for (size_t token = 0; token < head.size(); token += hidden.size()) {
     double logit = 0;
     for (size_t i = 0; i < hidden.size(); ++i) logit += double{to_float(hidden[i])} * to_float(head[token + i]);
-    out.logits.push_back(logit);
+    out.logits.push_back(logit * scale);
   }
   const double peak = *std::max_element(out.logits.begin(), out.logits.end());
   double total = 0;
@@ -45,7 +45,7 @@ struct TokenGradient {
   int32_t token;
   double gradient;
 };
-// dLoss / dlogit[v] = sum over the picks of gradient ([v == token] - p_v).
+// dLoss / dlogit[v] of the logits as they are in `d` = sum over the picks of gradient ([v == token] - p_v).
 inline std::vector<double> logit_gradient(const Distribution& d, std::span<const TokenGradient> picks) {
   double total = 0;
   for (const TokenGradient& pick : picks) total += pick.gradient;

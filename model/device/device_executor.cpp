@@ -203,7 +203,7 @@ class DeviceExecutor final : public Executor {
   }
 
   // Logits, sums and log-sums of `count` rows, at `rows`, into the memory that all plans share.
-  Status logits_of(const Tensor& states, OnDevice<int32_t>* rows, int count) {
+  Status logits_of(const Tensor& states, OnDevice<int32_t>* rows, int count, OnDevice<float>* scales = nullptr) {
     const int vocabulary = config_.vocabulary;
     const size_t padded = kernels::padded_vocabulary(vocabulary), panels = padded / kernels::kPanelColumns;
     if (logit_rows_ < count) {
@@ -220,6 +220,7 @@ class DeviceExecutor final : public Executor {
                      .logits = address(logits_.data()),
                      .log_sum = address(log_sums_.data()),
                      .panel_sums = address(panel_sums_.data()),
+                     .logit_scales = scales ? address(scales) : nullptr,
                      .rows = count,
                      .width = config_.width,
                      .vocabulary = vocabulary,
@@ -300,7 +301,8 @@ class DeviceExecutor final : public Executor {
     OnDevice<uint64_t>* const masks = TRY(send_masks(work));
     for (size_t first = 0; first < count; first += kLogitRows) {
       const int rows = static_cast<int>(std::min<size_t>(kLogitRows, count - first));
-      TRY(logits_of(states, beyond(argument<int32_t>(at.draw_rows), first), rows));
+      TRY(logits_of(states, beyond(argument<int32_t>(at.draw_rows), first), rows,
+                    beyond(argument<float>(at.logit_scales), first)));
       const auto scratch = TRY(stream_.workspace(stream_.functions().sample_workspace(rows, config_.vocabulary)));
       const auto part = [&]<typename U>(OnDevice<U>* all) { return address(beyond(all, first)); };
       TRY(stream_.run(TandemCudaSample{.logits = address(logits_.data()),

@@ -23,7 +23,7 @@ int rounded(int count) {
 
 void add_draws(const Plan& plan, const PlanSize& size, PlanPlaces& at, Packet& packet) {
   std::vector<int32_t> rows, top_k, mask_of;
-  std::vector<float> temperatures, top_p, min_p;
+  std::vector<float> temperatures, top_p, min_p, logit_scales;
   std::vector<uint64_t> seeds, positions;
   const auto add = [&](const Draw& d, int32_t mask) {
     rows.push_back(d.row);
@@ -34,6 +34,7 @@ void add_draws(const Plan& plan, const PlanSize& size, PlanPlaces& at, Packet& p
     seeds.push_back(d.seed);
     positions.push_back(d.position);
     mask_of.push_back(mask);
+    logit_scales.push_back(d.logit_scale);
   };
   int32_t masks = 0;
   for (const Draw& d : plan.draws) add(d, d.mask && d.bias.empty() ? masks++ : -1);
@@ -47,6 +48,7 @@ void add_draws(const Plan& plan, const PlanSize& size, PlanPlaces& at, Packet& p
   at.seeds = packet.add(seeds);
   at.draw_positions = packet.add(positions);
   at.mask_of = packet.add(mask_of);
+  at.logit_scales = packet.add(logit_scales);
 }
 
 }  // namespace

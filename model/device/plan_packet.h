@@ -32,6 +32,7 @@ int32_t place_of(const std::vector<int>& scored, int row);
 struct PlanPlaces {
   size_t tokens = 0, positions = 0, first_page = 0;
   size_t draw_rows = 0, temperatures = 0, top_k = 0, top_p = 0, min_p = 0, seeds = 0, draw_positions = 0, mask_of = 0;
+  size_t logit_scales = 0;
   size_t pages = 0;
   size_t scored_rows = 0, picks = 0, top_rows = 0;  // picks by their rows within kScoredRows
   struct Later {

@@ -22,6 +22,12 @@ bool is_passing(int status) {
   return status == 408 || status == 409 || status == 425 || status == 429 || status >= 500;
 }
 
+// An account without money is told with the status of a server that is busy, and waiting does not help.
+bool is_out_of_credit(std::string_view body) {
+  return body.find("insufficient_quota") != std::string_view::npos ||
+         body.find("billing_hard_limit_reached") != std::string_view::npos;
+}
+
 // The words of an answer, or its calls where it has none beside them: what summary_in() is of a server's answer.
 std::string summary_of(const ChatAnswer& answer) {
   if (const auto words = trim(answer.content); !words.empty()) return std::string(words);
@@ -173,7 +179,7 @@ Result<ChatAnswer> EndpointModel::ask(size_t server, const TurnListener& listene
     if (head->status != 200) {
       failure.retry_after = head->retry_after;
       if ((head->status == 400 || head->status == 422) && leave_out_what_is_refused(whole)) continue;
-      return fail(refused(head->status, whole, failure));
+      return fail(refused(*head, whole, failure));
     }
     auto answer = head->content_type == "text/event-stream" ? std::move(reader).finish() : read_chat_answer(whole);
     if (!answer) return fail(Status(answer.error().code(), without_key(answer.error().message())));
@@ -218,13 +224,19 @@ bool EndpointModel::forget_fields(const std::string& words) {
   return any;
 }
 
-Status EndpointModel::refused(int status, const std::string& body, wire::AttemptFailed& failure) const {
-  failure.passing = is_passing(status);
+Status EndpointModel::refused(const wire::HttpHead& head, const std::string& body, wire::AttemptFailed& failure) const {
+  const int status = head.status;
+  const bool spent = status == 429 && is_out_of_credit(body);
+  failure.passing = is_passing(status) && !spent;
   auto refusal = Status::unavailable(without_key(words_of_error(status, body)));
   if (status == 401 || status == 403) {
     return std::move(refusal).hint(settings_.key.empty() ? "set TANDEM_API_KEY to the key of this server"
                                                          : "the key in TANDEM_API_KEY is not accepted here");
   }
+  if (spent) return std::move(refusal).hint("the account of this key has no credit left");
+  if (!head.redirect.empty())
+    return std::move(refusal).hint(
+        without_key(fmt::format("the server is at {}: give that URL, without /chat/completions", head.redirect)));
   if (status == 404)
     return std::move(refusal).hint("is --model-name what the server calls its model, and the URL right?");
   return refusal;

@@ -58,7 +58,7 @@ class EndpointModel final : public AgentModel {
   bool wait_until(Time at, const std::stop_token& stop) const;
   Result<ChatAnswer> ask(size_t server, const TurnListener& listener, const std::stop_token& stop,
                          wire::AttemptFailed& failure);
-  Status refused(int status, const std::string& body, wire::AttemptFailed& failure) const;
+  Status refused(const wire::HttpHead& head, const std::string& body, wire::AttemptFailed& failure) const;
   bool leave_out_what_is_refused(const std::string& words);
   // Fields of the server's own messages that it does not take back.
   bool forget_fields(const std::string& words);

@@ -114,7 +114,7 @@ class Ledger {
   std::map<std::string, uint64_t> in_states() const;
   uint64_t late_commits() const { return late_commits_; }
   const TrainBatch* batch(uint64_t step) const;
-  // Training groups that a step consumed: number, with a signal, mean reward.
+  // Training groups that a step consumed, or did without: number, with a signal, mean reward.
   struct StepGroups {
     int groups = 0, with_signal = 0;
     double success = 0;
@@ -203,6 +203,17 @@ class Ledger {
   void form_batches();
   std::vector<uint64_t> choose_oldest() const;
   std::vector<uint64_t> choose_in_time();
+  // Groups that were sampled for a batch, and what their tasks gave.
+  struct Tally {
+    StepGroups groups;
+    double success = 0;
+    int episodes = 0;
+  };
+  std::vector<EpisodeRecord*> members(uint64_t group) const;
+  std::vector<double> learned_rewards(std::span<EpisodeRecord* const> members) const;
+  bool is_silent(std::span<EpisodeRecord* const> members, std::span<const double> rewards) const;
+  void count(std::span<EpisodeRecord* const> members, Tally& tally);
+  bool do_without_silent(std::span<const uint64_t> chosen);
   void form_batch(std::span<const uint64_t> chosen);
   bool binds_lag() const { return !plan_.deterministic && plan_.on_lag != OnLag::kUnbound; }
   uint64_t bound_of(const EpisodeRecord& episode) const;
@@ -236,6 +247,7 @@ class Ledger {
   std::map<uint64_t, StepGroups> step_groups_;
   std::vector<uint64_t> open_training_;  // groups admitted and not yet consumed
   uint64_t complete_ = 0;                // of these, whose episodes are all closed
+  Tally left_out_;                       // what the next batch does without
   bool may_form_ = true;                 // something changed since no batch could be formed
   bool waits_for_lag_ = false;
   uint64_t newest_version_ = 0;  // that there ever was

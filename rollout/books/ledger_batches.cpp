@@ -163,9 +163,68 @@ void Ledger::form_batches() {
     const auto chosen = binds_lag() ? choose_in_time() : choose_oldest();
     may_form_ = !chosen.empty();
     if (chosen.empty()) return;
+    if (do_without_silent(chosen)) continue;
     form_batch(chosen);
     if (binds_lag()) drop_too_old();
   }
+}
+
+std::vector<EpisodeRecord*> Ledger::members(uint64_t group) const {
+  std::vector<EpisodeRecord*> members;
+  const uint64_t first = groups_[group].first;
+  for (uint64_t id = first; id < first + static_cast<uint64_t>(groups_[group].size); ++id) {
+    if (states_[id] == EpisodeState::kCommitted) members.push_back(records_[id].get());
+  }
+  return members;
+}
+
+std::vector<double> Ledger::learned_rewards(std::span<EpisodeRecord* const> members) const {
+  std::vector<double> rewards;
+  for (const EpisodeRecord* episode : members) rewards.push_back(learned_reward(*episode->commit, plan_.reward));
+  return rewards;
+}
+
+// Advantages of tokens have other baselines: equal rewards of a group are no lack of a signal.
+bool Ledger::is_silent(std::span<EpisodeRecord* const> members, std::span<const double> rewards) const {
+  const bool signal = std::any_of(rewards.begin(), rewards.end(), [&](double r) { return r != rewards[0]; });
+  return !signal && (members.empty() || !is_of_tokens(advantage_of(plan_, members[0]->kind).advantage));
+}
+
+void Ledger::count(std::span<EpisodeRecord* const> members, Tally& tally) {
+  double of_group = 0;  // of the task: whether it succeeded
+  for (const EpisodeRecord* episode : members) {
+    of_group += *episode->commit->reward;
+    auto& [sum, count] = tally.groups.kinds[episode->kind];
+    sum += *episode->commit->reward;
+    ++count;
+    for (const auto& [name, value] : episode->commit->terms) {
+      if (tally.groups.terms.size() == kMostTerms && !tally.groups.terms.contains(name)) continue;
+      auto& [of_term, having] = tally.groups.terms[name];
+      of_term += value;
+      ++having;
+    }
+  }
+  ++tally.groups.groups;
+  tally.success += of_group;
+  tally.episodes += static_cast<int>(members.size());
+  if (!members.empty()) curriculum_.observe(members[0]->kind, of_group / static_cast<double>(members.size()));
+}
+
+// Whether groups of `chosen` were taken out for want of a signal; others are then drawn in their place.
+bool Ledger::do_without_silent(std::span<const uint64_t> chosen) {
+  const int most = plan_.all_groups ? 0 : plan_.dynamic_sampling * plan_.groups_per_step;
+  bool any = false;
+  for (const uint64_t group : chosen) {
+    if (left_out_.groups.groups >= most) break;
+    const auto all = members(group);
+    if (!is_silent(all, learned_rewards(all))) continue;
+    count(all, left_out_);
+    for (EpisodeRecord* episode : all) drop(*episode, "no_signal");
+    std::erase(open_training_, group);
+    --complete_;
+    any = true;
+  }
+  return any;
 }
 
 void Ledger::form_batch(std::span<const uint64_t> chosen) {
@@ -174,52 +233,32 @@ void Ledger::form_batch(std::span<const uint64_t> chosen) {
   complete_ -= chosen.size();
 
   TrainBatch batch{.step = batches_formed_ + 1, .entries = {}};
-  StepGroups summary{.groups = plan_.groups_per_step};
-  std::vector<std::vector<EpisodeRecord*>> members;
+  Tally tally = std::exchange(left_out_, {});
+  std::vector<std::vector<EpisodeRecord*>> of_groups;
   std::vector<std::vector<double>> rewards;  // that are learned from
-  double total = 0;
-  int episodes = 0;
   for (const uint64_t group : chosen) {
-    members.emplace_back();
-    rewards.emplace_back();
-    double of_group = 0;  // of the tasks: whether they succeeded
-    for (int i = 0; i < groups_[group].size; ++i) {
-      const uint64_t id = groups_[group].first + static_cast<uint64_t>(i);
-      if (states_[id] != EpisodeState::kCommitted) continue;
-      EpisodeRecord& episode = *records_[id];
-      members.back().push_back(&episode);
-      rewards.back().push_back(learned_reward(*episode.commit, plan_.reward));
-      of_group += *episode.commit->reward;
-      ++episodes;
-      auto& [sum, count] = summary.kinds[episode.kind];
-      sum += *episode.commit->reward;
-      ++count;
-      for (const auto& [name, value] : episode.commit->terms) {
-        if (summary.terms.size() == kMostTerms && !summary.terms.contains(name)) continue;
-        auto& [of_term, having] = summary.terms[name];
-        of_term += value;
-        ++having;
-      }
-    }
-    total += of_group;
-    if (!rewards.back().empty()) {
-      curriculum_.observe(members.back().front()->kind, of_group / static_cast<double>(rewards.back().size()));
-    }
+    of_groups.push_back(members(group));
+    rewards.push_back(learned_rewards(of_groups.back()));
+    count(of_groups.back(), tally);
   }
-  summary.success = episodes > 0 ? total / episodes : 0;
+  StepGroups summary = std::move(tally.groups);
+  summary.success = tally.episodes > 0 ? tally.success / tally.episodes : 0;
   if (plan_.shuffle_rewards) shuffle_within(rewards, derive_seed(plan_.seed, {kRewardShuffleStream, batch.step}));
-  for (size_t g = 0; g < members.size(); ++g) {
-    const bool signal = std::any_of(rewards[g].begin(), rewards[g].end(), [&](double r) { return r != rewards[g][0]; });
-    summary.with_signal += signal;
-    const AdvantageRule rule = members[g].empty() ? AdvantageRule{} : advantage_of(plan_, members[g].front()->kind);
+  for (size_t g = 0; g < of_groups.size(); ++g) {
+    const auto& members = of_groups[g];
+    summary.with_signal += std::ranges::any_of(rewards[g], [&](double r) { return r != rewards[g][0]; });
+    const AdvantageRule rule = members.empty() ? AdvantageRule{} : advantage_of(plan_, members.front()->kind);
     auto advantages = group_advantages(rewards[g], rule.advantage, rule.std_epsilon, rule.pass_k);
-    // Advantages of tokens have other baselines: equal rewards of a group are no lack of a signal.
-    const bool is_silent = !signal && !is_of_tokens(rule.advantage);
-    if (is_silent) std::ranges::fill(advantages, 0);
-    for (size_t i = 0; i < members[g].size(); ++i) {
-      EpisodeRecord& episode = *members[g][i];
-      if (is_silent && !plan_.all_groups) {
+    const bool silent = is_silent(members, rewards[g]);
+    if (silent) std::ranges::fill(advantages, 0);
+    for (size_t i = 0; i < members.size(); ++i) {
+      EpisodeRecord& episode = *members[i];
+      if (silent && !plan_.all_groups) {
         drop(episode, "no_signal");
+        continue;
+      }
+      if (plan_.leave_out_truncated && episode.commit->outcome == Outcome::kTruncated) {
+        drop(episode, "truncated");
         continue;
       }
       set_state(episode.episode, EpisodeState::kBatched);

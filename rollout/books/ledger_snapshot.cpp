@@ -113,14 +113,16 @@ std::string Ledger::snapshot() const {
   for (uint64_t id = 0; id < records_.size(); ++id) {
     if (states_[id] <= EpisodeState::kCommitted) head["open"].push_back(to_json(*records_[id]));
   }
-  for (const auto& [step, groups] : step_groups_) {
+  const auto groups_to_json = [](uint64_t step, const StepGroups& groups) {
     Json kinds = Json::object();
     for (const auto& [kind, sums] : groups.kinds) kinds[kind] = {sums.first, sums.second};
     Json terms = Json::object();
     for (const auto& [name, sums] : groups.terms) terms[name] = {sums.first, sums.second};
-    head["steps"].push_back(
-        {step, groups.groups, groups.with_signal, groups.success, std::move(kinds), std::move(terms)});
-  }
+    return Json{step, groups.groups, groups.with_signal, groups.success, std::move(kinds), std::move(terms)};
+  };
+  for (const auto& [step, groups] : step_groups_) head["steps"].push_back(groups_to_json(step, groups));
+  if (left_out_.groups.groups > 0)
+    head["left_out"] = {groups_to_json(0, left_out_.groups), left_out_.success, left_out_.episodes};
   if (plan_.heldout_every > 0) {
     head["during"] = {during_step_, open_during_, due_during_};
     head["measurements"] = Json::array();
@@ -203,7 +205,7 @@ Result<Ledger> Ledger::restore(std::string_view snapshot) {
     ledger.draws_ = head.at("draws").get<uint64_t>();
     ledger.dropped_ = head.at("dropped").get<std::map<std::string, uint64_t>>();
     ledger.too_old_ = head.at("too_old").get<std::map<std::string, uint64_t>>();
-    for (const Json& step : head.at("steps")) {
+    const auto groups_from_json = [](const Json& step) {
       StepGroups groups{.groups = step.at(1).get<int>(),
                         .with_signal = step.at(2).get<int>(),
                         .success = step.at(3).get<double>(),
@@ -215,7 +217,14 @@ Result<Ledger> Ledger::restore(std::string_view snapshot) {
         for (const auto& [name, sums] : step.at(5).items())
           groups.terms[name] = {sums.at(0).get<double>(), sums.at(1).get<int>()};
       }
-      ledger.step_groups_[step.at(0).get<uint64_t>()] = std::move(groups);
+      return groups;
+    };
+    for (const Json& step : head.at("steps")) ledger.step_groups_[step.at(0).get<uint64_t>()] = groups_from_json(step);
+    if (head.contains("left_out")) {
+      const Json& left_out = head.at("left_out");
+      ledger.left_out_ = {.groups = groups_from_json(left_out.at(0)),
+                          .success = left_out.at(1).get<double>(),
+                          .episodes = left_out.at(2).get<int>()};
     }
     const uint64_t episodes = in.count(1);
     for (uint64_t id = 0; id < episodes; ++id) {

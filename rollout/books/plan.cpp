@@ -75,6 +75,7 @@ Status check(const RunPlan& plan) {
   TRY(within("max_attempts", plan.max_attempts, 1, 1'000'000));
   TRY(within("pass_k", plan.pass_k, 1, 4096));
   TRY(within("steal_from", plan.steal_from, 0, 1'000'000));
+  TRY(within("dynamic_sampling", plan.dynamic_sampling, 0, 1000));
   for (const std::string& kind : plan.kinds) {
     if (!plan.counts.empty() && !plan.counts.contains(kind))
       return Status::invalid(fmt::format("a plan counts no tasks of its kind \"{}\"", kind));
@@ -113,6 +114,8 @@ Json to_json(const RunPlan& plan) {
         {"advantage", to_string(rule.advantage)}, {"std_epsilon", rule.std_epsilon}, {"pass_k", rule.pass_k}};
   }
   if (plan.all_groups) json["all_groups"] = true;
+  if (plan.dynamic_sampling > 0) json["dynamic_sampling"] = plan.dynamic_sampling;
+  if (plan.leave_out_truncated) json["leave_out_truncated"] = true;
   if (plan.heldout_every > 0) json["heldout_every"] = plan.heldout_every;
   return json;
 }
@@ -143,6 +146,8 @@ Result<RunPlan> plan_from_json(const Json& json) {
                  .std_epsilon = json.at("std_epsilon").get<double>(),
                  .pass_k = json.value("pass_k", 4),
                  .all_groups = json.value("all_groups", false),
+                 .dynamic_sampling = json.value("dynamic_sampling", 0),
+                 .leave_out_truncated = json.value("leave_out_truncated", false),
                  .steal_from = json.at("steal_from").get<int>()};
     for (const auto& [kind, count] : json.at("counts").items())
       plan.counts[kind] = {.train = count.at("train").get<uint64_t>(), .heldout = count.at("heldout").get<uint64_t>()};

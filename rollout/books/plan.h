@@ -69,7 +69,11 @@ struct RunPlan {
   int pass_k = 4;                                        // samples of a subset, of AdvantageKind::kPassAtK
   std::map<std::string, AdvantageRule> advantages = {};  // of kinds that have their own
   bool all_groups = false;  // groups of equal rewards are trained, too: a teacher says what is better
-  int steal_from = 8;       // a dry worker takes from one that holds at least so many more, and two; 0: never
+  // Groups of equal rewards that a batch does without and that are drawn anew, at most, in groups_per_step; 0: they are
+  // a part of the batch, and of what it learns from nothing.
+  int dynamic_sampling = 0;
+  bool leave_out_truncated = false;  // truncated episodes count in the baseline of their group, and are not trained
+  int steal_from = 8;                // a dry worker takes from one that holds at least so many more, and two; 0: never
   friend bool operator==(const RunPlan&, const RunPlan&) = default;
 };
 

@@ -39,6 +39,7 @@ bool DraftModel::follow(const Wanted& wanted) {
   std::vector<int32_t>& held = held_[wanted.id];
   const TurnRequest turn{.max_new_tokens = wanted.most,
                          .sampling = wanted.turn->sampling,
+                         .logit_scale = wanted.turn->logit_scale,
                          .seed = wanted.turn->seed,
                          .stop_tokens = wanted.turn->stop_tokens,
                          .priority = wanted.turn->priority,

@@ -83,6 +83,10 @@ Status Engine::check_tokens(std::span<const int32_t> tokens) const {
 
 Status Engine::check_turn(const TurnRequest& turn) const {
   TRY(kernels::check(turn.sampling));
+  if (!(turn.logit_scale >= 0.01f && turn.logit_scale <= 100.0f))
+    return Status::invalid(fmt::format("a logit scale of {}, expected 0.01 to 100", turn.logit_scale));
+  if (turn.logit_scale != 1 && (turn.top_logprobs > 0 || turn.prompt_logprobs))
+    return Status::invalid("logprobs of other tokens are of the model alone, and the turn scales its logits");
   for (const auto& [token, add] : turn.bias) {
     if (token < 0 || token >= vocabulary_ || !std::isfinite(add))
       return Status::invalid(fmt::format("a bias of {} for token {} of a vocabulary of {}", add, token, vocabulary_));

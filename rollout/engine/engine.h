@@ -86,6 +86,9 @@ struct TurnConstraint {
 struct TurnRequest {
   int max_new_tokens = 256;
   kernels::SamplingSettings sampling;
+  // 1 / T where the policy is at temperature T, and `sampling.temperature` 1: logprobs are then of that policy. Above
+  // 0; with another than 1 no logprobs of other tokens can be asked for.
+  float logit_scale = 1;
   uint64_t seed = 0;
   std::vector<int32_t> stop_tokens;  // end the turn; kept in the sequence
   int min_new_tokens = 0;            // stop tokens cannot be drawn before
@@ -118,7 +121,7 @@ struct PromptLogprob {
 struct SampledToken {
   SequenceId sequence = 0;
   int32_t token = 0;
-  float logprob = 0;           // the model's own
+  float logprob = 0;           // the model's own, at the turn's logit_scale
   float sampling_logprob = 0;  // under the constraint, after temperature and truncation
   uint64_t version = 0;        // of the weights
   // The oldest version that made keys and values which it was sampled from: `version` but for kKeep.

@@ -93,6 +93,7 @@ model::Draw Engine::draw_of(const Sequence& s, int row, std::span<const int32_t>
   const int length = s.length() + static_cast<int>(drafted.size());
   model::Draw draw{
       .row = row, .sampling = s.turn.sampling, .seed = s.turn.seed, .position = static_cast<uint64_t>(length)};
+  draw.logit_scale = s.turn.logit_scale;
   draw.bias = s.turn.bias;
   std::map<int32_t, int> with_draft;
   if (has_penalties(s.turn) && !drafted.empty()) {

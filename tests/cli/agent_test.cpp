@@ -219,6 +219,18 @@ TEST_F(Agent, a_key_or_a_name_that_is_not_accepted_ends_it_at_once_with_what_to_
   }
 }
 
+TEST_F(Agent, an_account_without_credit_and_a_server_that_moved_are_told_and_not_asked_again) {
+  ScriptedServer server;
+  server.answer({429, {}, R"({"error":{"message":"You exceeded your quota","type":"insufficient_quota"}})"});
+  EXPECT_EQ(run(with(server)), 1);
+  EXPECT_THAT(text(output()), HasSubstr("status 429: You exceeded your quota"));
+  EXPECT_THAT(text(output()), HasSubstr("no credit left"));
+  server.answer({308, {{"Location", "http://127.0.0.1:9/v2/chat/completions"}}, ""});
+  EXPECT_EQ(run(with(server)), 1);
+  EXPECT_THAT(text(output()), HasSubstr("the server is at http://127.0.0.1:9/v2/chat/completions"));
+  EXPECT_EQ(server.requests().size(), 2u);
+}
+
 TEST_F(Agent, options_that_a_server_does_not_know_are_left_out_and_plain_json_is_an_answer) {
   ScriptedServer server;
   server.answer({400, {}, R"({"error":{"message":"unknown field stream_options"}})"});

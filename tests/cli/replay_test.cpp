@@ -240,6 +240,31 @@ TEST_F(Replay, of_an_episode_has_the_logprobs_that_were_sampled) {
   EXPECT_NE(text(output()).find("episode 1000000 has no tokens"), std::string::npos) << text(output());
 }
 
+// What is sampled to learn from is of the policy at its temperature, what measures of the model at 1.
+TEST_F(Replay, of_episodes_at_a_temperature_has_the_logprobs_that_were_sampled) {
+  const fs::path run_dir = root() / "tempered";
+  ASSERT_EQ(run({"run.steps=2", "run.deterministic=true", "tasks.heldout=2", "rollout.temperature=0.7",
+                 "algorithm.correction.kind=tis", "trainer.keep_checkpoints=all"},
+                run_dir),
+            0)
+      << text(output());
+  const Json summary = json(run_dir / "summary.json");
+  EXPECT_EQ(summary["logprob"]["max_abs_diff"], 0.0);
+  EXPECT_GT(summary["logprob"]["tokens_compared"].get<int>(), 0);
+  std::map<double, int> replayed;  // by temperature
+  for (const Json& episode : episodes(run_dir)) {
+    const auto temperature = episode["temperature"].get<double>();
+    if (episode["dropped"] == "no_signal" || replayed[temperature] == 2) continue;
+    ASSERT_EQ(replay(run_dir, {"--episode", dump_json(episode["episode"]), "--json"}), 0) << text(output());
+    EXPECT_EQ(answer()["equal"], true) << temperature;
+    ++replayed[temperature];
+  }
+  EXPECT_EQ(replayed.size(), 3u) << "greedy, 0.7 and 1";
+  EXPECT_EQ(replay(run_dir, {"--step", "2"}), 0) << text(output());
+  EXPECT_EQ(run({"rollout.temperature=1", "run.steps=3"}, run_dir, true), 2);
+  EXPECT_NE(text(output()).find("rollout.temperature is 0.7"), std::string::npos) << text(output());
+}
+
 TEST_F(Replay, names_the_first_difference) {
   const auto loss = with_changed_line("other-loss", 4, [](Json& line) { line["loss"] = 0.5; });
   EXPECT_EQ(replay(loss, {"--step", "4", "--json"}), 1);

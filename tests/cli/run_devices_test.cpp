@@ -7,8 +7,8 @@ namespace {
 class RunDevices : public RunTest {
  protected:
   static Arguments on(const Arguments& devices, int steps = 2) {
-    Arguments all = {"run.deterministic=true", "run.seed=3", "run.steps=" + std::to_string(steps), "tasks.heldout=0",
-                     "trainer.max_lag=0"};
+    Arguments all = {"run.deterministic=true", "run.seed=3",        "run.steps=" + std::to_string(steps),
+                     "tasks.heldout=0",        "trainer.max_lag=0", "rollout.temperature=1.2"};
     all.insert(all.end(), devices.begin(), devices.end());
     return all;
   }

@@ -1,4 +1,6 @@
 // What a user may get wrong: one clear message, the right exit code, and nothing half-written.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <fstream>
 #include <sstream>
@@ -40,6 +42,23 @@ TEST_F(RunInput, a_mistyped_command_or_option_is_answered_with_the_nearest) {
   }
   EXPECT_EQ(tandem({"run", "--nothing-like-it"}), 2);
   EXPECT_EQ(text(output()).find("did you mean"), std::string::npos) << text(output());
+}
+
+// fmt throws where a write fails, and every command ended by SIGABRT.
+TEST_F(RunInput, a_standard_error_that_cannot_be_written_ends_nothing_and_a_standard_output_with_an_error) {
+  const auto shell = [](const std::string& line) {
+    const std::string whole = fmt::format("{} {}", TANDEM_BINARY, line);
+    return Process({"/bin/sh", "-c", whole}, output()).wait();
+  };
+  EXPECT_EQ(shell("config check configs/tiny.yaml algorithm.gamma=0.9 2>/dev/full"), 0) << text(output());
+  EXPECT_NE(text(output()).find("no mistakes"), std::string::npos);
+  EXPECT_EQ(shell("config check configs/tiny.yaml algorithm.gamma=0.9 2>&-"), 0);
+  EXPECT_EQ(shell("config check configs/tiny.yaml >&-"), 0) << "nobody wants to read it";
+  EXPECT_EQ(shell("confg 2>/dev/full"), 2);
+  EXPECT_NE(shell("config check configs/tiny.yaml >/dev/full"), 0);
+  EXPECT_NE(text(output()).find("standard output: No space left"), std::string::npos) << text(output());
+  EXPECT_NE(shell("config reference >/dev/full"), 0);
+  EXPECT_NE(text(output()).find("standard output: "), std::string::npos) << text(output());
 }
 
 // The commands below this one, as its help lists them.

@@ -14,6 +14,8 @@ constexpr size_t kWorkspace = size_t{kRows} * (kPanels * 12 + 2048 * 2);
 // Two picks of a row, none of some, the last token of the vocabulary, the same token twice.
 const std::vector<TandemCudaPick> kPicks = {{0, 5}, {0, 4499}, {2, 70}, {4, 4499}, {5, 4100}, {5, 4100}};
 const std::vector<float> kGradients = {0.5f, -0.25f, 1, 2, 0.75f, 0.5f};
+// Of policies at temperatures; a row at 1 among them.
+const std::vector<float> kScales = {1 / 0.7f, 0.5f, 1, 2, 1 / 1.2f, 1 / 0.3f};
 
 std::vector<bf16> hidden() { return random_bf16(kRows * kWidth, 1); }
 std::vector<bf16> head() {
@@ -28,6 +30,7 @@ void point(Machine& machine, Arguments& h) {
   h.head = machine.place(head());
   h.picks = machine.place(kPicks);
   h.pick_count = kPicks.size();
+  h.logit_scales = machine.place(kScales);
   h.rows = kRows;
   h.width = kWidth;
   h.vocabulary = kVocabulary;
@@ -90,6 +93,9 @@ Bytes tensor_lm_head_case(Machine& machine) {
     h.workspace_bytes = lm_head_workspace(rows, h.vocabulary);
     h.workspace = machine.room<char>(h.workspace_bytes);
     h.logits = nullptr;
+    std::vector<float> scales;
+    for (int row = 0; row < rows; ++row) scales.push_back(logit_scale_at(0.5f + 0.01f * static_cast<float>(row)));
+    h.logit_scales = rows == 70 ? machine.place(scales) : nullptr;
     h.log_sum = machine.room<float>(rows);
     h.argmax = machine.room<int32_t>(rows);
     h.panel_sums = machine.room<float>(static_cast<size_t>(rows) * 4 * 2);
@@ -131,8 +137,9 @@ TEST(CudaHost, a_tensor_lm_head_and_its_gradient_are_those_of_logits_by_chains_o
       PanelSum expected{-infinity(), 0, panel * 64};
       for (int column = 0; column < 64; ++column) {
         const int token = panel * 64 + column;
-        const float logit =
-            token < kVocabulary ? tensor_product(states, row * kWidth, weight, token * kWidth, kWidth) : -infinity();
+        const float logit = token < kVocabulary
+                                ? tensor_product(states, row * kWidth, weight, token * kWidth, kWidth) * kScales[row]
+                                : -infinity();
         terms[column] = logit;
         ASSERT_EQ(logits[(row * kPanels + panel) * 64 + column], logit) << row << ", " << token;
         if (logit > expected.maximum) expected = {logit, 0, token};
@@ -174,7 +181,7 @@ TEST(CudaHost, a_tensor_lm_head_and_its_gradient_are_those_of_logits_by_chains_o
         for (size_t i = 0; i < kPicks.size(); ++i) {
           if (kPicks[i].row == row && kPicks[i].token == panel * 64 + column) grad = grad + kGradients[i];
         }
-        grads[at] = to_bf16(grad);
+        grads[at] = to_bf16(grad * kScales[row]);
       }
       sum = sum + sum_of_block(terms.data());
     }
@@ -225,7 +232,8 @@ TEST(CudaHost, lm_head_and_its_gradient_give_the_bits_of_the_avx2_kernel) {
                                 .logits = logits.data(),
                                 .log_sum = log_sum.data(),
                                 .argmax = argmax.data(),
-                                .panel_sums = sums.data()},
+                                .panel_sums = sums.data(),
+                                .logit_scales = kScales.data()},
                                picks(), logprobs));
   HostMachine machine;
   const TandemCudaLmHead h = forward(machine);
@@ -255,7 +263,8 @@ TEST(CudaHost, lm_head_and_its_gradient_give_the_bits_of_the_avx2_kernel) {
                                          .width = kWidth,
                                          .vocabulary = kVocabulary,
                                          .grad_hidden = grad_hidden.data(),
-                                         .grad_head = grad_head.data()},
+                                         .grad_head = grad_head.data(),
+                                         .logit_scales = kScales.data()},
                                         picks(), kGradients, entropy));
   const TandemCudaLmHeadBackward b = backward(machine, log_sum);
   ASSERT_EQ(machine.run(b), 0);
@@ -276,6 +285,7 @@ TEST(CudaHost, a_row_of_lm_head_has_the_same_bits_alone_and_among_others) {
   for (size_t i = 0; i < kPicks.size(); ++i) {
     TandemCudaLmHead one = forward(machine);
     one.hidden += kPicks[i].row * kWidth;
+    one.logit_scales += kPicks[i].row;
     one.picks = machine.place(std::vector<TandemCudaPick>{{0, kPicks[i].token}});
     one.rows = 1;
     one.pick_count = 1;

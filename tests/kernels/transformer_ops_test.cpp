@@ -230,6 +230,8 @@ TEST_P(OpsTest, lm_head_matches_log_softmax_and_does_not_depend_on_the_batch) {
   }
   std::vector<float> logprobs(picks.size()), log_sum(rows), logits(rows * padded_vocabulary(vocabulary));
   std::vector<int32_t> argmax(rows);
+  std::vector<float> scales;  // some rows are as the model has them
+  for (int row = 0; row < rows; ++row) scales.push_back(logit_scale_at(0.4f + 0.2f * static_cast<float>(row % 5)));
   ASSERT_TRUE(lm_head(cpu,
                       {.hidden = hidden.data(),
                        .head = head.data(),
@@ -238,10 +240,11 @@ TEST_P(OpsTest, lm_head_matches_log_softmax_and_does_not_depend_on_the_batch) {
                        .vocabulary = vocabulary,
                        .logits = logits.data(),
                        .log_sum = log_sum.data(),
-                       .argmax = argmax.data()},
+                       .argmax = argmax.data(),
+                       .logit_scales = scales.data()},
                       picks, logprobs));
   for (int row = 0; row < rows; ++row) {
-    const auto exact = reference::distribution(std::span(hidden).subspan(row * width, width), weight);
+    const auto exact = reference::distribution(std::span(hidden).subspan(row * width, width), weight, scales[row]);
     EXPECT_NEAR(log_sum[row], exact.log_sum, 1e-4);
     EXPECT_NEAR(logprobs[row * 2], exact.logprob(row * 100), 1e-4);
     EXPECT_NEAR(exact.logits[argmax[row]], *std::max_element(exact.logits.begin(), exact.logits.end()), 1e-4);
@@ -255,7 +258,8 @@ TEST_P(OpsTest, lm_head_matches_log_softmax_and_does_not_depend_on_the_batch) {
                          .rows = 1,
                          .width = width,
                          .vocabulary = vocabulary,
-                         .log_sum = &alone_sum},
+                         .log_sum = &alone_sum,
+                         .logit_scales = scales[row] == 1 ? nullptr : &scales[row]},
                         mine, alone));
     EXPECT_EQ(alone[0], logprobs[row * 2]);
     EXPECT_EQ(alone[1], logprobs[row * 2 + 1]);
@@ -271,7 +275,7 @@ TEST_P(OpsTest, lm_head_backward_matches_the_exact_gradient_and_entropy) {
   ASSERT_TRUE(pack(cpu, weight.data(), vocabulary, width, head.data()));
   ASSERT_TRUE(pack_transposed(cpu, weight.data(), vocabulary, width, transposed.data()));
   const std::vector<TokenPick> picks = {{0, 5}, {0, 2599}, {2, 70}, {4, 2599}};
-  const std::vector<float> gradients = {0.5f, -0.25f, 1, 2};
+  const std::vector<float> gradients = {0.5f, -0.25f, 1, 2}, scales = {0.5f, 1, 1 / 0.7f, 1, 1 / 1.3f};
   std::vector<float> log_sum(rows), logprobs(4), grad_hidden(rows * width, 0), grad_head(vocabulary * width, 0),
       entropy(rows);
   ASSERT_TRUE(lm_head(cpu,
@@ -280,7 +284,8 @@ TEST_P(OpsTest, lm_head_backward_matches_the_exact_gradient_and_entropy) {
                        .rows = rows,
                        .width = width,
                        .vocabulary = vocabulary,
-                       .log_sum = log_sum.data()},
+                       .log_sum = log_sum.data(),
+                       .logit_scales = scales.data()},
                       picks, logprobs));
   ASSERT_TRUE(lm_head_backward(cpu,
                                {.hidden = hidden.data(),
@@ -291,11 +296,12 @@ TEST_P(OpsTest, lm_head_backward_matches_the_exact_gradient_and_entropy) {
                                 .width = width,
                                 .vocabulary = vocabulary,
                                 .grad_hidden = grad_hidden.data(),
-                                .grad_head = grad_head.data()},
+                                .grad_head = grad_head.data(),
+                                .logit_scales = scales.data()},
                                picks, gradients, entropy));
   std::vector<double> exact_hidden(rows * width, 0), exact_head(vocabulary * width, 0);
   for (int row = 0; row < rows; ++row) {
-    const auto exact = reference::distribution(std::span(hidden).subspan(row * width, width), weight);
+    const auto exact = reference::distribution(std::span(hidden).subspan(row * width, width), weight, scales[row]);
     std::vector<reference::TokenGradient> mine;
     for (size_t i = 0; i < picks.size(); ++i) {
       if (picks[i].row == row) mine.push_back({picks[i].token, gradients[i]});
@@ -304,8 +310,8 @@ TEST_P(OpsTest, lm_head_backward_matches_the_exact_gradient_and_entropy) {
     EXPECT_NEAR(entropy[row], reference::entropy(exact), 1e-3);
     for (int v = 0; v < vocabulary; ++v) {
       for (int i = 0; i < width; ++i) {
-        exact_hidden[row * width + i] += gradient[v] * to_float(weight[v * width + i]);
-        exact_head[v * width + i] += gradient[v] * to_float(hidden[row * width + i]);
+        exact_hidden[row * width + i] += scales[row] * gradient[v] * to_float(weight[v * width + i]);
+        exact_head[v * width + i] += scales[row] * gradient[v] * to_float(hidden[row * width + i]);
       }
     }
   }
@@ -321,7 +327,8 @@ TEST_P(OpsTest, lm_head_backward_matches_the_exact_gradient_and_entropy) {
                                 .rows = rows,
                                 .width = width,
                                 .vocabulary = vocabulary,
-                                .grad_hidden = alone.data()},
+                                .grad_hidden = alone.data(),
+                                .logit_scales = scales.data()},
                                picks, gradients, {}));
   EXPECT_EQ(alone, grad_hidden) << "without the head's";
 }

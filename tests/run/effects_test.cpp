@@ -80,12 +80,10 @@ TEST(RunConfigCheck, mistakes_across_keys_are_told_at_once) {
   config.env.warm = 50;
   config.env.most_warm = 2;
   config.tasks.set_kinds = {"w"};
-  config.rollout.temperature = 0.5;
   const Status status = check(config);
   EXPECT_THAT(status.message(), HasSubstr("rollout.max_new_tokens (256)"));
   EXPECT_THAT(status.message(), HasSubstr("env.warm (50)"));
   EXPECT_THAT(status.message(), HasSubstr("tasks.set_kinds needs tasks.path"));
-  EXPECT_THAT(status.message(), HasSubstr("rollout.temperature is 0.5"));
 }
 
 // A rollout that gave up before the server does would never see a slow answer.

@@ -25,6 +25,31 @@ TEST_F(RunLayoutTest, a_run_has_one_number_from_its_first_start_on) {
   EXPECT_EQ(name_of_run(dir() / ""), dir().filename());
 }
 
+TEST_F(RunLayoutTest, sockets_lie_in_the_folder_for_temporary_files_that_the_last_start_found) {
+  const char* const before = ::getenv("TMPDIR");
+  const std::string kept = before != nullptr ? before : "";
+  const fs::path folder = fs::path("/tmp") / ("sockets-" + std::to_string(::getpid()));
+  fs::create_directories(folder);
+  const auto parent = [&](const std::string& temporary) {
+    ::setenv("TMPDIR", temporary.c_str(), 1);
+    const auto layout = RunLayout::establish(dir());
+    EXPECT_TRUE(layout);
+    ::setenv("TMPDIR", "/nowhere", 1);  // of another shell, or a role of another host
+    EXPECT_EQ(RunLayout::open(dir())->socket_folder(), layout->socket_folder());
+    return layout->socket_folder().parent_path();
+  };
+  EXPECT_EQ(parent(folder), folder);
+  const uint64_t id = RunLayout::open(dir())->run_id();
+  EXPECT_EQ(parent("/tmp"), "/tmp");
+  EXPECT_EQ(parent(folder.string() + "/"), folder);
+  EXPECT_EQ(parent("relative"), "/tmp");
+  EXPECT_EQ(parent("/nowhere"), "/tmp");
+  EXPECT_EQ(parent(folder.string() + "/" + std::string(60, 'x')), "/tmp") << "no socket has so long a path";
+  EXPECT_EQ(RunLayout::open(dir())->run_id(), id);
+  fs::remove_all(folder);
+  kept.empty() ? ::unsetenv("TMPDIR") : ::setenv("TMPDIR", kept.c_str(), 1);
+}
+
 TEST_F(RunLayoutTest, a_run_that_is_reached_by_another_path_is_the_same) {
   const auto first = RunLayout::establish(dir());
   ASSERT_TRUE(first);

@@ -206,7 +206,7 @@ class DeviceSlotSum : public testing::Test {
         grads.push_back(0.01f * static_cast<float>(i % 7) - 0.02f);
       }
       const TokenTree tree = merge(std::span(&view, 1));
-      TRY(tape.forward(stream_, weights_, tree, picks));
+      TRY(tape.forward(stream_, weights_, tree, picks, nullptr, pass == 0 ? 1.0f : kernels::logit_scale_at(0.7f)));
       TRY(tape.backward(grads, gradients, nullptr, learned_));
     }
     return true;

@@ -115,9 +115,10 @@ Status Tape::DevicePass::send_tree(const TokenTree& tree) {
 
 Result<std::vector<float>> Tape::DevicePass::forward(kernels::Stream&, const model::Weights& weights,
                                                      const TokenTree& tree, std::span<const TokenPick> picks,
-                                                     const TreeRoutes* routes) {
+                                                     const TreeRoutes* routes, float logit_scale) {
   begin(*TRY(on_device(weights)));
   tree_ = &tree;
+  logit_scale_ = logit_scale;
   rows_ = static_cast<int>(tree.tokens.size());
   records_.clear();
   arena_.reset();
@@ -168,10 +169,14 @@ Result<std::vector<float>> Tape::DevicePass::head(std::span<const TokenPick> pic
   const int rows = static_cast<int>(head_rows_.size());
   Element* const states = TRY(head_states(head_rows_));
   auto* const sent = TRY(head_picks_sent_.send(*stream_, head_picks_));
+  head_scales_.assign(logit_scale_ == 1 ? 0 : rows, logit_scale_);
+  kernels::OnDevice<float>* const scales =
+      head_scales_.empty() ? nullptr : TRY(head_scales_sent_.send(*stream_, head_scales_));
   const auto scratch = TRY(stream_->workspace(stream_->functions().lm_head_workspace(rows, config_.vocabulary)));
   TRY(stream_->run(TandemCudaLmHead{.hidden = address(states),
                                     .head = address(weights_->values<bf16>(layout_.head)),
                                     .log_sum = address(TRY(grown(*stream_, head_log_sum_, rows))),
+                                    .logit_scales = scales ? address(scales) : nullptr,
                                     .picks = address(sent),
                                     .logprobs = address(TRY(grown(*stream_, head_logprobs_, picks.size()))),
                                     .pick_count = static_cast<int64_t>(picks.size()),

@@ -40,7 +40,8 @@ class Tape::DevicePass final : private DeviceTapeStream, public model::DeviceLay
                                                     int max_positions);
 
   Result<std::vector<float>> forward(kernels::Stream& stream, const model::Weights& weights, const TokenTree& tree,
-                                     std::span<const TokenPick> picks, const TreeRoutes* routes) override;
+                                     std::span<const TokenPick> picks, const TreeRoutes* routes,
+                                     float logit_scale) override;
   GivenRoutes given_routes() const override { return counts_; }
   Status backward(std::span<const float> grad_logprobs, const model::Slice& gradients, std::vector<float>* entropies,
                   std::span<const uint8_t> learned) override;
@@ -161,6 +162,9 @@ class Tape::DevicePass final : private DeviceTapeStream, public model::DeviceLay
   std::vector<TandemCudaPick> head_picks_;
   Sent<int32_t> head_rows_sent_;
   Sent<TandemCudaPick> head_picks_sent_;
+  float logit_scale_ = 1;           // of the pass at hand
+  std::vector<float> head_scales_;  // of the picked rows; empty: 1
+  Sent<float> head_scales_sent_;
   Sent<float> grad_logprobs_;
   kernels::DeviceBuffer<float> head_log_sum_, head_logprobs_, head_entropy_, grad_states_;
   kernels::DeviceBuffer<int32_t> head_argmax_;

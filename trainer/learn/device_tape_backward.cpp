@@ -150,6 +150,7 @@ Status Tape::DevicePass::head_backward(std::span<const float> grad_logprobs, std
                                .grad_hidden = address(grad_states),
                                .grad_head = learns(layout_.head) ? address(grad_of(layout_.head)) : nullptr,
                                .entropy = entropies ? address(head_entropy_.data()) : nullptr,
+                               .logit_scales = head_scales_.empty() ? nullptr : address(head_scales_sent_.data()),
                                .rows = rows,
                                .width = width,
                                .vocabulary = config_.vocabulary,

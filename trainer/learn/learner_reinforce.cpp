@@ -144,7 +144,8 @@ Status Learner::verify_previous(std::span<const Sample> samples, uint64_t versio
     }
     if (picks.empty() || tokens + sample.tokens.size() > kMaxTokens) continue;
     tokens += sample.tokens.size();
-    const auto logprobs = TRY(logprobs_of(*tape_, stream_, *previous_, sample.tokens, sample.later_segments, picks));
+    const auto logprobs = TRY(
+        logprobs_of(*tape_, stream_, *previous_, sample.tokens, sample.later_segments, picks, settings_.logit_scale));
     for (size_t i = 0; i < picks.size(); ++i) {
       metrics.max_abs_logprob_diff =
           std::max(metrics.max_abs_logprob_diff, std::abs(static_cast<double>(logprobs[i]) - expected[i]));

@@ -81,11 +81,15 @@ Result<Learner::PassCounts> Learner::run_slot(std::span<const Sample> samples, s
       for (size_t i = 0; i < wanted.size(); ++i) (of_samples[wanted[i].sample].*member)[wanted[i].place] = logprobs[i];
     };
     if (teacher_ && asked == Asked::kTeacher)
-      hand_out(TRY(teacher_tape_->forward(stream_, *teacher_, tree, picks)), &TokenLogprobs::teacher_logprobs);
+      hand_out(TRY(teacher_tape_->forward(stream_, *teacher_, tree, picks, nullptr, settings_.logit_scale)),
+               &TokenLogprobs::teacher_logprobs);
     // The tape keeps the last pass for the way back.
-    if (reference_) hand_out(TRY(tape_->forward(stream_, *reference_, tree, picks)), &TokenLogprobs::ref_logprobs);
-    hand_out(TRY(tape_->forward(stream_, *weights_, tree, picks, routed.any() ? &routes : nullptr)),
-             &TokenLogprobs::logprobs);
+    if (reference_)
+      hand_out(TRY(tape_->forward(stream_, *reference_, tree, picks, nullptr, settings_.logit_scale)),
+               &TokenLogprobs::ref_logprobs);
+    hand_out(
+        TRY(tape_->forward(stream_, *weights_, tree, picks, routed.any() ? &routes : nullptr, settings_.logit_scale)),
+        &TokenLogprobs::logprobs);
     const auto [taken, changed] = tape_->given_routes();
     sum.routes_taken += taken;
     sum.routes_changed += changed;

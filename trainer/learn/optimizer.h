@@ -50,6 +50,8 @@ struct OptimizerSettings {
   int max_pass_tokens = 1024;  // rows of one forward and backward pass; bounds the memory
   int slots = 8;               // virtual slots that gradients are summed in (slots.h); a power of two
   BatchUpdates updates;        // of a step by reinforcement
+  // Of the policy that learns, its reference and its teacher: kernels::logit_scale_at what samples were drawn at.
+  float logit_scale = 1;
 };
 
 // kInvalid names the setting that cannot be.

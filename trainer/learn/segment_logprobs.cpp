@@ -9,7 +9,7 @@ namespace tandem::trainer {
 
 Result<std::vector<float>> logprobs_of(Tape& tape, kernels::Stream& stream, const model::Weights& weights,
                                        std::span<const int32_t> tokens, std::span<const uint32_t> later_segments,
-                                       std::span<const TokenPick> picks) {
+                                       std::span<const TokenPick> picks, float logit_scale) {
   const auto segments = split_at(tokens, later_segments);
   const TokenTree tree = merge(segments);
   std::vector<int> row_of;  // of a token
@@ -24,7 +24,7 @@ Result<std::vector<float>> logprobs_of(Tape& tape, kernels::Stream& stream, cons
   std::ranges::stable_sort(order, {}, [&](size_t i) { return sorted[i].row; });
   std::vector<TokenPick> in_order;
   for (const size_t i : order) in_order.push_back(sorted[i]);
-  const auto computed = TRY(tape.forward(stream, weights, tree, in_order));
+  const auto computed = TRY(tape.forward(stream, weights, tree, in_order, nullptr, logit_scale));
   std::vector<float> logprobs(picks.size());
   for (size_t i = 0; i < order.size(); ++i) logprobs[order[i]] = computed[i];
   return logprobs;

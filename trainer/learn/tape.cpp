@@ -12,8 +12,9 @@ namespace tandem::trainer {
 template <typename T>
 Result<std::vector<float>> Tape::TapeOps<T>::forward(kernels::Stream& stream, const model::Weights& weights,
                                                      const TokenTree& tree, std::span<const TokenPick> picks,
-                                                     const TreeRoutes* routes) {
+                                                     const TreeRoutes* routes, float logit_scale) {
   this->begin(stream, weights);
+  logit_scale_ = logit_scale;
   given_ = routes;
   tree_ = &tree;
   rows_ = static_cast<int>(tree.tokens.size());
@@ -204,10 +205,13 @@ Result<std::vector<float>> Tape::TapeOps<T>::head(std::span<const TokenPick> pic
     head_picks_.push_back({static_cast<int32_t>(head_rows_.size()) - 1, pick.token});
   }
   head_log_sum_.resize(head_rows_.size());
+  head_scales_.assign(logit_scale_ == 1 ? 0 : head_rows_.size(), logit_scale_);
   std::vector<float> logprobs(picks.size());
   if (!picks.empty()) {
-    TRY(this->head_rows(gather(hidden_, head_rows_), head_rows_.size(), {.log_sum = head_log_sum_.data()}, head_picks_,
-                        logprobs));
+    TRY(this->head_rows(
+        gather(hidden_, head_rows_), head_rows_.size(),
+        {.log_sum = head_log_sum_.data(), .logit_scales = head_scales_.empty() ? nullptr : head_scales_.data()},
+        head_picks_, logprobs));
   }
   return logprobs;
 }
@@ -230,13 +234,15 @@ Result<std::unique_ptr<Tape>> Tape::on_device(const kernels::Device& device, con
 }
 
 Result<std::vector<float>> Tape::forward(kernels::Stream& stream, const model::Weights& weights, const TokenTree& tree,
-                                         std::span<const TokenPick> picks, const TreeRoutes* routes) {
+                                         std::span<const TokenPick> picks, const TreeRoutes* routes,
+                                         float logit_scale) {
+  if (!(logit_scale > 0)) return fail(Status::invalid("logits are to be multiplied by a number above 0"));
   if (routes != nullptr) {
     const RouteShape shape = model::route_shape(weights.config());
     if (!routes->shape.any() || routes->shape != shape || routes->ids.size() != tree.tokens.size() * shape.choices())
       return fail(Status::invalid("the routes to take are not of the model and the rows of the tree"));
   }
-  return pass_->forward(stream, weights, tree, picks, routes);
+  return pass_->forward(stream, weights, tree, picks, routes, logit_scale);
 }
 Tape::GivenRoutes Tape::given_routes() const { return pass_->given_routes(); }
 Status Tape::backward(std::span<const float> grad_logprobs, const model::Slice& gradients,

@@ -37,11 +37,13 @@ class Tape {
   static Result<std::unique_ptr<Tape>> on_device(const kernels::Device& device, const model::Weights& like,
                                                  int max_positions);
 
-  // Runs the tree forward and gives the logprob of each pick (sorted by row). Forgets the pass before. `routes`, where
-  // given, are the experts that rows take in place of their routers' choice; routers learn by the weights of those.
-  // They must live until the way back. kInvalid where they are not of the model or of the tree.
+  // Runs the tree forward and gives the logprob of each pick (sorted by row), of the policy whose logits are the
+  // model's times `logit_scale`: 1 / T at temperature T. Forgets the pass before. `routes`, where given, are the
+  // experts that rows take in place of their routers' choice; routers learn by the weights of those. They must live
+  // until the way back. kInvalid where they are not of the model or of the tree.
   Result<std::vector<float>> forward(kernels::Stream& stream, const model::Weights& weights, const TokenTree& tree,
-                                     std::span<const TokenPick> picks, const TreeRoutes* routes = nullptr);
+                                     std::span<const TokenPick> picks, const TreeRoutes* routes = nullptr,
+                                     float logit_scale = 1);
   // Of the last forward pass: rows times layers whose experts were given, and those whose router would choose others.
   struct GivenRoutes {
     int64_t given = 0, changed = 0;

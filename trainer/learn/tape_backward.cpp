@@ -37,7 +37,8 @@ Status Tape::TapeOps<T>::head_backward(std::span<const float> grad_logprobs, std
                             .log_sum = head_log_sum_.data(),
                             .rows = rows,
                             .grad_hidden = grad_states.data(),
-                            .grad_head = learns(layout().head) ? grad_of(layout().head) : nullptr},
+                            .grad_head = learns(layout().head) ? grad_of(layout().head) : nullptr,
+                            .logit_scales = head_scales_.empty() ? nullptr : head_scales_.data()},
                            head_picks_, grad_logprobs, entropies ? std::span(*entropies) : std::span<float>()));
   for (size_t i = 0; i < more_grad_states_.size(); ++i) grad_states[i] += more_grad_states_[i];
   more_grad_states_ = {};

@@ -56,7 +56,7 @@ class Tape::Pass {
   virtual ~Pass() = default;
   virtual Result<std::vector<float>> forward(kernels::Stream& stream, const model::Weights& weights,
                                              const TokenTree& tree, std::span<const TokenPick> picks,
-                                             const TreeRoutes* routes) = 0;
+                                             const TreeRoutes* routes, float logit_scale) = 0;
   virtual GivenRoutes given_routes() const = 0;
   virtual Status backward(std::span<const float> grad_logprobs, const model::Slice& gradients,
                           std::vector<float>* entropies, std::span<const uint8_t> learned) = 0;
@@ -82,7 +82,8 @@ class Tape::TapeOps final : public model::LayerOps<T>, public Tape::Pass {
   using model::LayerOps<T>::LayerOps;
 
   Result<std::vector<float>> forward(kernels::Stream& stream, const model::Weights& weights, const TokenTree& tree,
-                                     std::span<const TokenPick> picks, const TreeRoutes* routes) override;
+                                     std::span<const TokenPick> picks, const TreeRoutes* routes,
+                                     float logit_scale) override;
   GivenRoutes given_routes() const override;
   Status backward(std::span<const float> grad_logprobs, const model::Slice& gradients, std::vector<float>* entropies,
                   std::span<const uint8_t> learned) override;
@@ -170,6 +171,8 @@ class Tape::TapeOps final : public model::LayerOps<T>, public Tape::Pass {
   std::vector<int> head_rows_;
   std::vector<TokenPick> head_picks_;
   std::vector<float> head_log_sum_;
+  float logit_scale_ = 1;           // of the pass at hand
+  std::vector<float> head_scales_;  // of the picked rows; empty: 1
 };
 
 template <>

@@ -188,6 +188,7 @@ typedef struct TANDEM_CUDA_NAME(LmHead) {
   float* log_sum;              /* [rows] */
   int32_t* argmax;             /* [rows] or null; ties go to the lowest id */
   float* panel_sums;           /* [rows][panels][2] or null */
+  const float* logit_scales;   /* [rows], above 0: what the logits are multiplied by; or null: 1 */
   const TandemCudaPick* picks;
   float* logprobs; /* [pick_count] */
   int64_t pick_count;

@@ -10,9 +10,10 @@ typedef struct TandemCudaLmHeadBackward {
   const TandemCudaPick* picks;
   const float* grad_logprobs;
   int64_t pick_count;
-  float* grad_hidden; /* [rows][width], added to */
-  float* grad_head;   /* [vocabulary][width], added to; or null: not computed */
-  float* entropy;     /* [rows] in nats, or null */
+  float* grad_hidden;        /* [rows][width], added to */
+  float* grad_head;          /* [vocabulary][width], added to; or null: not computed */
+  float* entropy;            /* [rows] in nats, or null */
+  const float* logit_scales; /* those of the forward pass */
   int rows, width, vocabulary;
   void* workspace;
   size_t workspace_bytes;

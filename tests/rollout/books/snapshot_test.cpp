@@ -37,6 +37,7 @@ TEST(Snapshot, a_restored_ledger_goes_on_as_the_one_that_it_was) {
     plan.steal_from = 1;
     plan.on_lag = seed % 2 == 0 ? OnLag::kWait : OnLag::kDrop;
     plan.deterministic = seed % 5 == 0;
+    plan.dynamic_sampling = static_cast<int>(seed % 4);
     if (seed % 3 == 0) plan.counts = {{"a", {7, 2}}, {"b", {3, 1}}, {"c", {2, 0}}};
     Cluster cluster(plan, seed, 0.05);
     cluster.slow = 0.1;
