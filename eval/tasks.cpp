@@ -7,7 +7,7 @@
 
 #include "base/text.h"
 #include "envs/backends/choosing_backend.h"
-#include "envs/episodes/episode.h"
+#include "envs/episodes/needs.h"
 #include "envs/tasks/task_set.h"
 #include "envs/tasks/workspace/kinds.h"
 
@@ -64,16 +64,16 @@ Status check_kinds_of_task(const std::vector<envs::Task>& tasks) {
   return {};
 }
 
-Status check_machine(const std::vector<envs::Task>& tasks, const std::string& engine) {
+Status check_machine(const std::vector<envs::Task>& tasks, const Suite& suite) {
   std::set<std::string> images;
   for (const auto& task : tasks) {
     if (!task.image.empty()) images.insert(task.image);
   }
-  TRY(envs::check_images(envs::engine_place(engine), images));
+  TRY(envs::check_images(envs::engine_place(suite.env.engine), images));
   std::vector<std::string> lines;
   size_t lacking = 0;
   for (const auto& task : tasks) {
-    const Status status = envs::check_needs(task);
+    const Status status = envs::check_needs(task, !suite.env.packages.pypi.empty());
     if (!status.ok() && ++lacking <= kShownMistakes) lines.push_back(status.message());
   }
   if (lacking == 0) return {};
@@ -86,7 +86,7 @@ Status check_machine(const std::vector<envs::Task>& tasks, const std::string& en
 Result<std::vector<envs::Task>> read_suite_tasks(const Suite& suite) {
   auto tasks = TRY(suite.tasks.path.empty() ? made_tasks(suite) : written_tasks(suite));
   TRY(check_kinds_of_task(tasks));
-  TRY(check_machine(tasks, suite.env.engine));
+  TRY(check_machine(tasks, suite));
   return tasks;
 }
 

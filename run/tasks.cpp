@@ -8,7 +8,7 @@
 #include <tuple>
 
 #include "envs/backends/choosing_backend.h"
-#include "envs/episodes/episode.h"
+#include "envs/episodes/needs.h"
 #include "envs/tasks/workspace/kinds.h"
 
 namespace tandem::run {
@@ -37,16 +37,16 @@ Json json_of(const envs::TaskSet& set) {
 }
 
 // All that is lacking, for up to five tasks.
-Status check_needs_of(const envs::TaskSet& set, const std::string& engine) {
+Status check_needs_of(const envs::TaskSet& set, const RunConfig& config) {
   std::set<std::string> images;
   for (const auto& task : set.tasks()) {
     if (!task.image.empty()) images.insert(task.image);
   }
-  TRY(envs::check_images(envs::engine_place(engine), images));
+  TRY(envs::check_images(envs::engine_place(config.env.engine), images));
   std::vector<std::string> lines;
   size_t lacking = 0;
   for (const auto& task : set.tasks()) {
-    const Status status = envs::check_needs(task);
+    const Status status = envs::check_needs(task, !config.env.packages.pypi.empty());
     if (status.ok()) continue;
     if (++lacking <= 5) lines.push_back(status.message());
   }
@@ -75,9 +75,7 @@ Result<envs::TaskSet> read_task_set(const RunConfig& config) {
   return set;
 }
 
-Status check_machine(const RunConfig& config, const envs::TaskSet& set) {
-  return check_needs_of(set, config.env.engine);
-}
+Status check_machine(const RunConfig& config, const envs::TaskSet& set) { return check_needs_of(set, config); }
 
 Status record_tasks(const RunConfig& config, const envs::TaskSet& set, const fs::path& run_dir) {
   const Json record = {{"path", fs::absolute(config.tasks.path).lexically_normal().string()}, {"tasks", json_of(set)}};

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "envs/episodes/installed_backend.h"
+#include "envs/episodes/needs.h"
 #include "envs/sandbox/capabilities.h"
 #include "envs/sandbox/fields.h"
 #include "envs/sandbox/spec_message.h"
@@ -54,15 +55,6 @@ ToolOutcome as_printed(ToolOutcome outcome) {
     outcome.output.resize(outcome.output.size() - note.size());
   }
   return outcome;
-}
-
-bool is_there(const std::string& need) {
-  constexpr std::string_view kPackage = "package ";
-  std::error_code error;
-  if (!need.starts_with(kPackage)) return need.starts_with('/') ? fs::exists(need, error) : !find_program(need).empty();
-  const auto list = "/var/lib/dpkg/info/" + need.substr(kPackage.size());
-  return fs::exists(list + ".list", error) || fs::exists(list + ":amd64.list", error) ||
-         fs::exists(list + ":arm64.list", error);
 }
 
 struct Preparation {
@@ -121,7 +113,7 @@ bool is_much(const Preparation& preparation) {
 
 // A sandbox in which the task can be begun.
 Result<std::unique_ptr<Sandbox>> make_ready(SandboxBackend& plain, const Task& task, const EpisodeOptions& options) {
-  InstalledBackend backend(plain, options.packages, options.prepared);
+  InstalledBackend backend(plain, options.packages, options.prepared, python_needs(task));
   const auto spec = spec_of(task, options);
   const auto prepare_it = [&](Sandbox& sandbox) {
     const Status ready = prepare(sandbox, task, options);
@@ -189,7 +181,7 @@ Episode::Episode(Task task, BaseCopies backend, const EpisodeOptions& options, s
     : task_(std::move(task)), backend_(backend), options_(options), sandbox_(std::move(sandbox)) {}
 
 Result<std::unique_ptr<Episode>> Episode::open(Task task, SandboxBackend& backend, const EpisodeOptions& options) {
-  TRY(check_needs(task));
+  TRY(check_needs(task, installs_python(options)));
   task.network = TRY(task.network.with(options.network));
   if (task.base) task.base->tree = TRY(prepare_base(*task.base));
   BaseCopies on(backend);
@@ -248,13 +240,9 @@ Result<std::unique_ptr<Episode>> Episode::branch() {
   return branch;
 }
 
-Status check_needs(const Task& task) {
-  for (const auto& need : task.needs) {
-    if (is_there(need)) continue;
-    return Status::unfit(task.name + " needs " + need + ", which this machine does not have")
-        .hint("install it, or leave the task out");
-  }
-  return {};
+bool installs_python(const EpisodeOptions& options) {
+  const std::string any[] = {"pip"};
+  return options.packages && !options.packages->install_python(any).empty();
 }
 
 Result<Grade> Episode::grade_now(std::string_view answer) {
@@ -267,7 +255,7 @@ Result<Grade> Episode::grade_now(std::string_view answer) {
     return failed;
   }
   const auto holder = spec_of(task_, options_).holder;
-  InstalledBackend installed(backend_, options_.packages, options_.prepared);
+  InstalledBackend installed(backend_, options_.packages, options_.prepared, python_needs(task_));
   auto graded = TRY(grade(task_, collected.files, answer,
                           sandbox_runner(installed, options_.test_time_limit_s, holder, options_.most_test_seconds),
                           collected.programs, collected.removed));

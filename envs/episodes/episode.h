@@ -103,8 +103,8 @@ class Episode final : public Attempt {
   std::optional<Files> linted_;  // what the step that is on began with, where lints are counted; once a step is graded
 };
 
-// kUnfit, naming task and program, where this machine lacks what the task cannot be judged without.
-Status check_needs(const Task& task);
+// Whether packages of Python that a task needs are installed for it.
+bool installs_python(const EpisodeOptions& options);
 
 // A Runner for grade() on sandboxes of this backend, which are `holder`'s. A command that says no time has
 // `time_limit_s`; none has more than `most_seconds`.

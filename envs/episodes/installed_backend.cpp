@@ -36,27 +36,34 @@ ContentDigest key_of_installed(const PackageService& packages, const std::vector
 
 }  // namespace
 
+InstalledBackend::InstalledBackend(SandboxBackend& backend, std::shared_ptr<PackageService> packages,
+                                   PreparedSnapshots* prepared, std::span<const std::string> python)
+    : backend_(backend), packages_(std::move(packages)), prepared_(prepared) {
+  if (!packages_) return;
+  commands_ = packages_->setup();
+  if (auto command = packages_->install_python(python); !command.empty()) commands_.push_back(std::move(command));
+}
+
 Status InstalledBackend::install(Sandbox& sandbox, const SandboxSpec& spec) const {
   SandboxSpec limits = spec;
   limits.call_time_limit_s = kInstallSeconds;
   limits.tools.clear();
   sandbox.set_call_limits(limits);
-  for (const auto& command : packages_->setup()) {
+  for (const auto& command : commands_) {
     const auto outcome = TRY(sandbox.call("run_terminal_cmd", {{"command", command}}));
     if (outcome.ok && outcome.exit_code == 0) continue;
-    return Status::unavailable("packages.install: `" + command + "` printed\n" + outcome.output);
+    return Status::unavailable("packages: `" + command + "` printed\n" + outcome.output);
   }
   sandbox.set_call_limits(spec);
   return {};
 }
 
 Result<std::unique_ptr<Sandbox>> InstalledBackend::create(const SandboxSpec& spec) {
-  const auto commands = packages_ ? packages_->setup() : std::vector<std::string>();
-  if (commands.empty() || !spec.begins_on.empty()) return backend_.create(spec);
+  if (commands_.empty() || !spec.begins_on.empty()) return backend_.create(spec);
   OpenToMakers open(backend_, packages_);
   const auto install_it = [&](Sandbox& sandbox) { return install(sandbox, spec); };
   if (prepared_ && !spec.image)
-    return prepared_->begin(open, spec, key_of_installed(*packages_, commands, spec), install_it);
+    return prepared_->begin(open, spec, key_of_installed(*packages_, commands_, spec), install_it);
   auto sandbox = TRY(open.create(spec));
   TRY(install_it(*sandbox));
   return sandbox;

@@ -14,9 +14,10 @@ namespace tandem::envs {
 
 class InstalledBackend final : public SandboxBackend {
  public:
-  // `prepared`: null where nothing is to be shared.
-  InstalledBackend(SandboxBackend& backend, std::shared_ptr<PackageService> packages, PreparedSnapshots* prepared)
-      : backend_(backend), packages_(std::move(packages)), prepared_(prepared) {}
+  // `prepared`: null where nothing is to be shared. `python`: packages of Python that are wanted beside those of every
+  // episode.
+  InstalledBackend(SandboxBackend& backend, std::shared_ptr<PackageService> packages, PreparedSnapshots* prepared,
+                   std::span<const std::string> python = {});
 
   // kUnavailable, with what the command printed, where a package cannot be installed.
   Result<std::unique_ptr<Sandbox>> create(const SandboxSpec& spec) override;
@@ -25,6 +26,8 @@ class InstalledBackend final : public SandboxBackend {
 
  private:
   Status install(Sandbox& sandbox, const SandboxSpec& spec) const;
+
+  std::vector<std::string> commands_;
 
   SandboxBackend& backend_;
   const std::shared_ptr<PackageService> packages_;

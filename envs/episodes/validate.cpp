@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/clock.h"
+#include "envs/episodes/needs.h"
 #include "envs/tasks/cheats.h"
 #include "envs/tasks/task_set.h"
 
@@ -36,7 +37,7 @@ class Trial {
       : task_(task), backend_(backend), options_(options), validation_(validation) {}
 
   Status run() {
-    TRY(check_needs(task_));
+    TRY(check_needs(task_, installs_python(options_)));
     for (int i = 0; i < validation_.repeats && validation_.findings.empty(); ++i) {
       const auto grade = TRY(graded("the solution", play_solution(task_, backend_, options_)));
       if (grade && grade->reward != 1) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -48,6 +49,8 @@ class PackageService {
   virtual std::map<std::string, std::string> home_files() const = 0;
   // Commands that install what every episode begins with; episodes share what they leave.
   virtual std::vector<std::string> setup() const = 0;
+  // A command that installs packages of Python, as "pandas==2.3.2"; empty where there is no registry of them.
+  virtual std::string install_python(std::span<const std::string> requirements) const = 0;
   // Equal where the same commands install the same.
   virtual std::string identity() const = 0;
   // What a model is told of it, one sentence.

@@ -158,7 +158,7 @@ std::vector<std::string> PackageCache::environment() const {
   if (registries_.npm) {
     settings.insert(settings.end(), {"npm_config_registry=" + kAddress + "/npm/", "npm_config_audit=false",
                                      "npm_config_fund=false", "npm_config_update_notifier=false",
-                                     "npm_config_fetch_retries=0", "npm_config_prefix=" + kHome + "/.npm-global",
+                                     "npm_config_fetch_retries=0", "npm_config_prefix=" + kHome + "/.local",
                                      fmt::format("npm_config_fetch_timeout={:.0f}", patience * 1000)});
   }
   if (registries_.debian) settings.push_back("APT_CONFIG=" + kHome + "/" + kAptFolder + "/apt.conf");
@@ -215,6 +215,13 @@ std::vector<std::string> PackageCache::setup() const {
                        " && for each in *.deb; do dpkg -x \"$each\" . || exit 1; done && rm *.deb");
   }
   return commands;
+}
+
+std::string PackageCache::install_python(std::span<const std::string> requirements) const {
+  if (!registries_.pypi || requirements.empty()) return "";
+  std::string command = "python3 -m pip install --quiet --user";
+  for (const auto& each : requirements) command += " " + shell_quoted(each);
+  return command;
 }
 
 std::string PackageCache::identity() const {

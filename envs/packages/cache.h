@@ -48,6 +48,7 @@ class PackageCache final : public PackageService {
   std::vector<std::string> environment() const override;
   std::map<std::string, std::string> home_files() const override;
   std::vector<std::string> setup() const override;
+  std::string install_python(std::span<const std::string> requirements) const override;
   std::string identity() const override;
   std::string told() const override;
 

@@ -10,13 +10,14 @@ namespace tandem::envs {
 
 void begin_in(const Build& build, const std::string& environment, std::initializer_list<std::string_view> folders,
               const std::string& dockerfile, Task& task, Mistakes& mistakes) {
-  const auto top = build.workdir.empty() ? "" : split(build.workdir, '/').at(1);
-  const bool fits = build.workdir == "/workspace" || can_be_folder(top) || build.workdir.starts_with("/usr/src/");
+  const auto root = build.root();
+  const auto top = root.empty() ? "" : split(root, '/').at(1);
+  const bool fits = root == "/workspace" || can_be_folder(top) || root.starts_with("/usr/src/");
   if (!fits) {
     mistakes.add(dockerfile, 0,
                  fmt::format("WORKDIR \"{}\" cannot be a workspace; choose one like /app", build.workdir));
-  } else if (build.workdir != "/workspace") {
-    task.links[build.workdir] = "/workspace";
+  } else if (root != "/workspace") {
+    task.links[root] = "/workspace";
   }
   for (const auto& folder : build.folders) task.links[folder] = kOutside + folder;
   for (const auto name : folders) task.links[std::string(name)] = "/tmp" + std::string(name);
@@ -26,8 +27,10 @@ void begin_in(const Build& build, const std::string& environment, std::initializ
   if (!environment.empty()) task.setup.push_back(environment);
   task.setup.insert(task.setup.end(), build.exports.begin(), build.exports.end());
   task.setup.insert(task.setup.end(), build.commands.begin(), build.commands.end());
-  if (build.workdir != "/workspace") task.setup.push_back("cd " + shell_quoted(build.workdir));
+  const auto folder = shell_quoted(build.workdir);
+  if (build.workdir != "/workspace") task.setup.push_back("mkdir -p " + folder + " && cd " + folder);
   for (const auto& package : build.packages) task.needs.push_back("package " + package);
+  for (const auto& package : build.python_packages) task.needs.push_back("python " + package);
 }
 
 void add_named_folders(Task& task, std::span<const std::string_view> texts) {

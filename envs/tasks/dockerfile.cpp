@@ -41,6 +41,7 @@ class DockerfileReader {
       if (each.name == "ENV" || each.name == "ARG") note_variables(each);
       if (each.name == "WORKDIR") build_.workdir = at = absolute_path(at, expanded(each.rest));
     }
+    root_ = build_.root();
     folder_ = build_.workdir;
     variables_.clear();
     bool first = true;
@@ -95,8 +96,8 @@ class DockerfileReader {
 
   // The path below the workspace; "" is its root.
   std::optional<std::string> inside(const std::string& path) const {
-    if (path == build_.workdir) return "";
-    if (path.starts_with(build_.workdir + "/")) return path.substr(build_.workdir.size() + 1);
+    if (path == root_) return "";
+    if (path.starts_with(root_ + "/")) return path.substr(root_.size() + 1);
     return std::nullopt;
   }
 
@@ -105,7 +106,7 @@ class DockerfileReader {
     if (!path.starts_with('/') || path.size() < 2) return false;
     const auto top = std::string(split(path, '/').at(1));
     if (!can_be_folder(top)) return false;
-    if ("/" + top != build_.workdir) build_.folders.insert("/" + top);
+    if ("/" + top != root_) build_.folders.insert("/" + top);
     return true;
   }
 
@@ -326,6 +327,11 @@ class DockerfileReader {
     }
     const auto run = docker_run(command);
     build_.packages.insert(build_.packages.end(), run.packages.begin(), run.packages.end());
+    build_.python_packages.insert(build_.python_packages.end(), run.python_packages.begin(), run.python_packages.end());
+    for (const auto& [name, program] : run.names) {
+      build_.exports.push_back(
+          fmt::format("{{ mkdir -p ~/.local/bin && ln -sf {} ~/.local/bin/{}; }}", shell_quoted(program), name));
+    }
     if (run.command.empty()) return;
     if (const auto user = network_user_of_lines(run.command); !user.empty()) return refuse(each, why_no_network(user));
     for (const auto& folder : named_folders(run.command)) (void)add_folder(folder);
@@ -347,6 +353,7 @@ class DockerfileReader {
   const std::span<const std::string_view> hidden_;
   Mistakes& mistakes_;
   Build build_;
+  std::string root_;                              // Build::root, of the last WORKDIR
   std::string folder_;                            // where the instruction at hand is
   std::map<std::string, std::string> variables_;  // of ENV and ARG, so far
   std::string arguments_;                         // exports of ARG

@@ -15,13 +15,17 @@ namespace tandem::envs {
 
 // What a Dockerfile makes of a workspace.
 struct Build {
-  std::string workdir;            // the last one; files lie below it
+  std::string workdir;            // the last one, where commands begin
   std::set<std::string> folders;  // of the root beside it, that the task has: "/data"
   Files files;                    // absolute paths lie in those
   std::set<std::string> programs;
-  std::vector<std::string> exports;   // commands for bash that set what ENV says
-  std::vector<std::string> commands;  // of RUN, each with the folder that it runs in
-  std::vector<std::string> packages;  // of Debian, which RUN would install
+  std::vector<std::string> exports;          // commands for bash that set what ENV says
+  std::vector<std::string> commands;         // of RUN, each with the folder that it runs in
+  std::vector<std::string> packages;         // of Debian, which RUN would install
+  std::vector<std::string> python_packages;  // the same, of Python
+
+  // Of the workspace, which the folder is or lies in; files lie below it.
+  std::string root() const { return workdir.starts_with("/workspace/") ? "/workspace" : workdir; }
 };
 
 // Reads `context`/Dockerfile. `workdir` is where the file says none. Whatever cannot be done is added to `mistakes`, by

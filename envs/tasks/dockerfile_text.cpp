@@ -5,8 +5,10 @@
 #include <iterator>
 #include <set>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "envs/tasks/python_packages.h"
 
 namespace tandem::envs {
 namespace {
@@ -120,6 +122,22 @@ std::optional<std::vector<std::string>> packages_of(std::string_view command) {
     });
   });
   return plain ? std::optional(packages) : std::nullopt;
+}
+
+// `ln -s PROGRAM NAME` where NAME lies among the system's programs; nothing where it is another command.
+std::optional<std::pair<std::string, std::string>> program_name_of(std::string_view command) {
+  std::vector<std::string> words;
+  for (const auto word : split(command, ' ')) {
+    if (!trim(word).empty()) words.emplace_back(trim(word));
+  }
+  if (words.size() != 4 || words[0] != "ln" || (words[1] != "-s" && words[1] != "-sf" && words[1] != "-fs"))
+    return std::nullopt;
+  const fs::path program(words[2]), name(words[3]);
+  constexpr std::string_view kFolders[] = {"/usr/bin", "/usr/local/bin", "/bin"};
+  const bool of_system = std::ranges::find(kFolders, name.parent_path().string()) != std::end(kFolders);
+  const bool plain = words[2].find_first_of("$*`\"'") == std::string::npos && can_be_folder(name.filename().string());
+  if (!of_system || !plain || !program.is_absolute()) return std::nullopt;
+  return std::pair(name.filename().string(), program.string());
 }
 
 // What makes users, or gives files to them: there is one here, who has all files.
@@ -260,6 +278,14 @@ DockerRun docker_run(std::string_view command) {
     if (piece.empty()) continue;
     if (const auto packages = packages_of(piece)) {
       run.packages.insert(run.packages.end(), packages->begin(), packages->end());
+      continue;
+    }
+    if (const auto packages = python_packages_of(piece)) {
+      run.python_packages.insert(run.python_packages.end(), packages->begin(), packages->end());
+      continue;
+    }
+    if (const auto name = program_name_of(piece)) {
+      run.names.insert(*name);
       continue;
     }
     const bool tidies = piece.starts_with("rm ") && piece.find("/var/lib/apt") != std::string_view::npos;

@@ -32,12 +32,16 @@ std::optional<std::vector<std::string>> docker_words(const std::string& rest);
 // $NAME, ${NAME}, ${NAME:-TEXT} and ${NAME:+TEXT} by `variables`; those that it does not have are empty.
 std::string docker_expanded(std::string_view text, const std::map<std::string, std::string>& variables);
 
-// Of a RUN: what is left to do, and the packages of Debian that it would install. A command in a shell of its own
+// Of a RUN: what is left to do, and the packages of Debian and of Python that it would install. A command in a shell of
+// its own
 // (`bash -lc "..."`) is what that runs. What
 // makes users or gives files to them is left out.
 struct DockerRun {
   std::string command;  // empty: nothing
   std::vector<std::string> packages;
+  std::vector<std::string> python_packages;  // python_packages_of
+  // Programs that get another name in the system's folders, which belong to this machine: what a name stands for.
+  std::map<std::string, std::string> names;
 };
 DockerRun docker_run(std::string_view command);
 

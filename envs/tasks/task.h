@@ -134,7 +134,7 @@ struct Task {
   std::set<std::string> programs;  // those of the files that can be run
   std::vector<std::string> setup;  // commands before the model begins; what they export stays
   std::vector<std::string>
-      needs;          // without which it cannot be judged: programs, absolute paths, "package NAME" of Debian
+      needs;  // without which it cannot be judged: programs, absolute paths, "package NAME" of Debian, "python NAME"
   std::string image;  // of a container engine, whose programs there are and whose files the workspace begins with;
                       // empty: those of this machine
   Links links;

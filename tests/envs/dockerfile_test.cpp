@@ -4,9 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "envs/episodes/needs.h"
 #include "envs/episodes/validate.h"
 #include "envs/tasks/container.h"
 #include "envs/tasks/dockerfile_text.h"
+#include "envs/tasks/python_packages.h"
 #include "envs/tasks/task_set.h"
 #include "envs/tasks/toml_reader.h"
 #include "tests/envs/only_task.h"
@@ -54,6 +56,34 @@ TEST(DockerfileText, packages_are_told_from_what_is_to_be_run) {
   const auto compound = docker_run("if true; then apt-get install -y x; fi");
   EXPECT_TRUE(compound.packages.empty());
   EXPECT_EQ(compound.command, "if true; then apt-get install -y x; fi");
+}
+
+TEST(DockerfileText, packages_of_python_and_names_of_programs_are_told_from_what_is_to_be_run) {
+  const auto run = docker_run(
+      "apt-get update && apt-get install -y python3-pip && ln -sf /usr/bin/python3 /usr/bin/python && pip3 install "
+      "--no-cache-dir --break-system-packages pytest==8.4.1 'uvicorn[standard]>=0.30' && pip install -U pip wheel && "
+      "echo done");
+  EXPECT_THAT(run.packages, ElementsAre("python3-pip"));
+  EXPECT_THAT(run.python_packages, ElementsAre("pytest==8.4.1", "uvicorn[standard]>=0.30"));
+  EXPECT_THAT(run.names, ElementsAre(testing::Pair("python", "/usr/bin/python3")));
+  EXPECT_EQ(run.command, "echo done");
+  using Packages = std::vector<std::string>;
+  EXPECT_EQ(python_packages_of("python3 -m pip install --timeout 60 six"), Packages{"six"});
+  EXPECT_EQ(python_packages_of("uv pip install --system numpy~=2.0,<2.3"), Packages{"numpy~=2.0,<2.3"});
+  for (const char* other :
+       {"pip install -r requirements.txt", "pip install .", "pip install git+https://x/y", "pip install ./a.whl",
+        "pip install --index-url https://x y", "pip install -e .", "pip download six", "pip install x@https://y",
+        "npm install pip", "pip install 'x; python_version<\"3\"'"})
+    EXPECT_FALSE(python_packages_of(other).has_value()) << other;
+  for (const char* other : {"ln -s a /usr/bin/b", "ln -s /usr/bin/a /app/b", "ln -s /usr/bin/a /usr/bin/b c"})
+    EXPECT_TRUE(docker_run(other).names.empty()) << other;
+}
+
+TEST(PythonPackages, are_known_by_any_spelling_of_their_names) {
+  EXPECT_FALSE(python_package_is_there("no-such-package-as-this==1.0"));
+  const bool has_pip = fs::exists("/usr/lib/python3/dist-packages/pip");
+  EXPECT_EQ(python_package_is_there("pip"), has_pip);
+  EXPECT_EQ(python_package_is_there("PIP>=1"), has_pip);
 }
 
 TEST(DockerfileText, folders_of_the_root_are_found_by_their_names) {
@@ -105,6 +135,33 @@ TEST_F(Recipe, what_people_write_is_followed) {
           "cat /data/*.csv; /opt/tool/run.sh; cat /output/* here.txt placed.txt login.txt; ls -d /var/lib/x "
           "2>/dev/null || ls -d /var; pwd"),
       "a\nb\nran\nit\n2\nwhat $it is\nof it\nlogin\n/var\n/app\n");
+}
+
+TEST_F(Recipe, a_workdir_within_workspace_is_where_commands_begin) {
+  scratch_.put("t/environment/a.txt", "a\n");
+  EXPECT_EQ(
+      run("FROM x\nWORKDIR /workspace/project\nCOPY a.txt .\nCOPY a.txt /workspace/other/b.txt\nRUN echo c > c.txt\n",
+          "pwd; cat a.txt c.txt; find /workspace -type f | sort"),
+      "/workspace/project\na\nc\n/workspace/other/b.txt\n/workspace/project/a.txt\n/workspace/project/c.txt\n");
+}
+
+TEST_F(Recipe, a_name_for_a_program_of_the_system_is_found_by_the_model_and_by_the_tests) {
+  scratch_.put("t/tests/test.sh", "interpreter -c 'print(1)' > /logs/verifier/reward.txt\n");
+  const std::string dockerfile = "FROM x\nWORKDIR /app\nRUN ln -s /usr/bin/python3 /usr/bin/interpreter\n";
+  EXPECT_EQ(run(dockerfile, "interpreter -c 'print(2)'"), "2\n");
+  const auto verdict = validate(*task_of(dockerfile), *backend_, 1);
+  EXPECT_THAT(verdict.findings, testing::Not(testing::Contains(HasSubstr("gets no grade"))));
+}
+
+TEST_F(Recipe, packages_of_python_are_needs) {
+  const auto task = task_of("FROM x\nWORKDIR /app\nRUN pip install no-such-package-as-this==1.0\n");
+  ASSERT_TRUE(task.has_value()) << task.error().message();
+  EXPECT_THAT(task->needs, ElementsAre("python no-such-package-as-this==1.0"));
+  EXPECT_THAT(python_needs(*task), ElementsAre("no-such-package-as-this==1.0"));
+  const Status lacking = check_needs(*task, false);
+  EXPECT_EQ(lacking.code(), Code::kUnfit);
+  EXPECT_THAT(lacking.to_string(), HasSubstr("env.packages.pypi"));
+  EXPECT_TRUE(check_needs(*task, true));
 }
 
 TEST_F(Recipe, what_lies_beside_the_workspace_goes_along_to_the_tests) {
@@ -159,7 +216,7 @@ TEST_F(Recipe, tasks_that_cannot_be_followed_are_left_out_by_name) {
   scratch_.put("bad/task.toml", "version = \"1.0\"\n");
   scratch_.put("bad/instruction.md", "x\n");
   scratch_.put("bad/tests/test.sh", "x\n");
-  scratch_.put("bad/environment/Dockerfile", "FROM x\nRUN pip install y\n");
+  scratch_.put("bad/environment/Dockerfile", "FROM x\nRUN pip install -r y\n");
   const auto set = TaskSet::read(scratch_.path);
   ASSERT_TRUE(set.has_value()) << set.error().message();
   ASSERT_EQ(set->tasks().size(), 1u);

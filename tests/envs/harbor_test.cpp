@@ -178,7 +178,7 @@ TEST_F(Harbor, what_is_not_supported_is_refused_by_name_and_line) {
       "FROM a AS x\nFROM b\nWORKDIR /app\nARG X=1\nUSER bob\nCOPY --from=x /y /app\nCOPY ../z .\nCOPY data /etc/\n"
       "ADD http://x/y .\nRUN <<EOF\necho a\nEOF\nENV 1-2=3\nHEALTHCHECK NONE\nONBUILD RUN x\nRUN "
       "--mount=type=secret,id=a b\n"
-      "COPY solution /app/\nRUN bash -lc \"pip install x\"\n");
+      "COPY solution /app/\nRUN bash -lc \"pip install -r x\"\n");
   const auto all = mistakes();
   for (const char* part :
        {"task.toml:1: schema_version must be", "task.toml:2: artifacts is not supported",

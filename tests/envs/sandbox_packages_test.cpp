@@ -1,4 +1,5 @@
 // Programs that are installed in a sandbox by the machine's own pip, npm and apt, from a registry of the test.
+#include "envs/episodes/episode.h"
 #include "envs/episodes/installed_backend.h"
 #include "envs/packages/cache.h"
 #include "tests/envs/package_registry.h"
@@ -108,6 +109,37 @@ TEST_P(SandboxPackages, apt_downloads_what_dpkg_unpacks) {
   EXPECT_THAT(said, HasSubstr("\nhello\n"));
 }
 
+// A Dockerfile's `pip install`, where a registry is open.
+TEST_P(SandboxPackages, what_a_task_needs_is_installed_for_the_model_and_for_its_tests) {
+  registry_.put_project("hello", {{"1.0", "", PackageRegistry::wheel("hello", "1.0")}});
+  open({.pypi = registry_.url("/simple/")});
+  if (!has_pip()) GTEST_SKIP() << "this machine has no pip";
+  PreparedSnapshots prepared(uint64_t{64} << 20);
+  Task task;
+  task.name = "greet";
+  task.instruction = "Write the version.";
+  task.needs = {"python hello==1.0"};
+  task.expectation.commands.emplace();
+  task.expectation.commands->commands.push_back(
+      {.command = "/usr/bin/python3 -c 'import hello; assert hello.version == open(\"out\").read().strip()'"});
+  EpisodeOptions options;
+  options.packages = cache_;
+  options.prepared = &prepared;
+  options.call_time_limit_s = 60;
+  for (int i = 0; i < 2; ++i) {
+    auto episode = Episode::open(task, *backend_, options);
+    ASSERT_TRUE(episode.has_value()) << episode.error().to_string();
+    const auto said = (*episode)->call(
+        "run_terminal_cmd", {{"command", "/usr/bin/python3 -c 'import hello; print(hello.version)' > out; cat out"}});
+    ASSERT_TRUE(said.has_value());
+    EXPECT_EQ(said->output, "1.0\n");
+    const auto grade = (*episode)->score("");
+    ASSERT_TRUE(grade.has_value()) << grade.error().to_string();
+    EXPECT_EQ(grade->reward, 1) << grade->why;
+  }
+  EXPECT_EQ(registry_.asked("/files/hello-1.0-py3-none-any.whl"), 1);
+}
+
 TEST_P(SandboxPackages, installed_for_all_are_a_layer_that_is_made_once) {
   registry_.put_project("hello", {{"1.0", "", PackageRegistry::wheel("hello", "1.0")}});
   open({.pypi = registry_.url("/simple/"), .install = {"pypi hello==1.0"}});
@@ -135,7 +167,7 @@ TEST_P(SandboxPackages, installed_for_all_are_a_layer_that_is_made_once) {
   const auto failed = wrong.create(spec_);
   ASSERT_FALSE(failed.has_value());
   EXPECT_EQ(failed.error().code(), Code::kUnavailable);
-  EXPECT_THAT(failed.error().message(), HasSubstr("packages.install: `python3 -m pip install"));
+  EXPECT_THAT(failed.error().message(), HasSubstr("packages: `python3 -m pip install"));
 }
 
 }  // namespace

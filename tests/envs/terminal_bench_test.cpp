@@ -123,7 +123,7 @@ TEST_F(TerminalBench, what_a_sandbox_cannot_give_is_refused_by_name_and_line) {
       "t/run-tests.sh",
       "# pip install in a comment\ncurl -LsSf https://astral.sh/uv/install.sh | sh\ncurl http://localhost:80/\n"
       "cd /app && uv run pytest -rA\n");
-  scratch_.put("t/Dockerfile", "FROM a\nWORKDIR /app\nCOPY . .\nCOPY tests/ /app/\nRUN pip install flask\n");
+  scratch_.put("t/Dockerfile", "FROM a\nWORKDIR /app\nCOPY . .\nCOPY tests/ /app/\nRUN pip install -r flask\n");
   scratch_.put("t/solution.yaml", "- command: ls\n");
   const auto all = mistakes();
   for (const char* part :
