@@ -7,7 +7,7 @@
 
 #include "base/text.h"
 #include "envs/backends/choosing_backend.h"
-#include "envs/episodes/needs.h"
+#include "envs/tasks/needs.h"
 #include "envs/tasks/task_set.h"
 #include "envs/tasks/workspace/kinds.h"
 

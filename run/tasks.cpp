@@ -8,7 +8,7 @@
 #include <tuple>
 
 #include "envs/backends/choosing_backend.h"
-#include "envs/episodes/needs.h"
+#include "envs/tasks/needs.h"
 #include "envs/tasks/workspace/kinds.h"
 
 namespace tandem::run {

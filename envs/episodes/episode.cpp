@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "envs/episodes/installed_backend.h"
-#include "envs/episodes/needs.h"
+#include "envs/tasks/needs.h"
 #include "envs/sandbox/capabilities.h"
 #include "envs/sandbox/fields.h"
 #include "envs/sandbox/spec_message.h"

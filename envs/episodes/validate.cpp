@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "base/clock.h"
-#include "envs/episodes/needs.h"
+#include "envs/tasks/needs.h"
 #include "envs/tasks/cheats.h"
 #include "envs/tasks/task_set.h"
 

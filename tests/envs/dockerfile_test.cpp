@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "envs/episodes/needs.h"
+#include "envs/tasks/needs.h"
 #include "envs/episodes/validate.h"
 #include "envs/tasks/container.h"
 #include "envs/tasks/dockerfile_text.h"

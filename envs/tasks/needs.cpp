@@ -1,4 +1,4 @@
-#include "envs/episodes/needs.h"
+#include "envs/tasks/needs.h"
 
 #include "base/file.h"
 #include "envs/tasks/python_packages.h"
