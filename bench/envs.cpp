@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "bench/measure.h"
+#include "bench/write_back_bench.h"
 #include "envs/backends/backends.h"
 #include "envs/backends/choosing_backend.h"
 #include "envs/container/container_backend.h"
@@ -205,6 +206,7 @@ Result<std::vector<Figure>> bench_envs(const Settings& settings) {
   }));
   figures.push_back({"freeze and thaw", frozen, "ms", 0, ""});
   TRY(add_branches(figures, settings, *backend));
+  TRY(add_write_backs(figures));
   uint64_t seed = 0;
   const double episode = TRY(median_seconds(settings.seconds, [&]() -> Status {
     Random random(++seed);

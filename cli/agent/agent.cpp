@@ -271,7 +271,8 @@ Result<int> run(AgentOptions options) {
   TRY(check(options));
   auto spec = TRY(sandbox_of(options.workspace));
   const fs::path folder = *spec.workspace;
-  std::signal(SIGPIPE, SIG_IGN);  // a reader or a server that is gone is seen where it is written to
+  envs::remove_left_behind(folder);  // the model is not to see it
+  std::signal(SIGPIPE, SIG_IGN);     // a reader or a server that is gone is seen where it is written to
   const auto interrupt = TRY(Interrupt::listen());
   if (options.undo) {
     return undo_last(folder, {.review = options.review, .dry_run = options.dry_run, .json = options.json},
