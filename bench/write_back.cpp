@@ -1,3 +1,4 @@
+// New files in a folder, written back one by one and in batches.
 #include "envs/changes/write_back.h"
 
 #include <fmt/format.h>
