@@ -2,9 +2,12 @@
 #include "envs/changes/write_back.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <chrono>
+#include <cstdint>
 
+#include "base/file.h"
 #include "bench/write_back_bench.h"
 
 namespace tandem::bench {

@@ -14,12 +14,11 @@
 
 #include <csignal>
 
+#include "base/file.h"
 #include "tests/envs/scratch.h"
 
 namespace tandem::envs {
 namespace {
-
-using testing::HasSubstr;
 
 constexpr size_t kManyFiles = 600;
 
