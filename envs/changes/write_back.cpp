@@ -226,6 +226,8 @@ class WriteBack {
     if (is_folder(change.after)) {
       if (is_there) return {};  // only its mode is another
       if (::mkdirat(place.folder.get(), place.name.c_str(), 0700) != 0) return Status::from_errno("create", errno);
+      // At once where we can still write in it: undoing knows it again, whenever we are killed.
+      if ((change.after->mode & 0300) == 0300) TRY(set_mode(i));
       return settle(place);
     }
     return staging_ ? stage(i, place) : put_in_place(place, *change.after);

@@ -12,6 +12,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 
 #include "base/file.h"
@@ -82,7 +83,12 @@ TEST_F(WriteBacks, that_are_killed_at_any_moment_leave_each_file_whole_and_go_on
   for (const size_t until : {size_t{0}, size_t{1}, kManyFiles / 2, kManyFiles - 1}) {
     Scratch user;
     put_old(user.path);
-    const auto changes = all_new();
+    auto changes = all_new();
+    for (int i = 0; i < 20; ++i) {
+      const auto path = fmt::format("dir-0/fresh-{}", i);
+      changes.push_back({.path = path, .before = {}, .after = TreeEntry{.mode = S_IFDIR | 0755, .path = path}});
+    }
+    std::ranges::sort(changes, {}, &Change::path);
     const pid_t child = ::fork();
     if (child == 0) {
       (void)write_back(user.path, changes, {}, {.few = 0, .files = 7}).has_value();
@@ -95,6 +101,13 @@ TEST_F(WriteBacks, that_are_killed_at_any_moment_leave_each_file_whole_and_go_on
     ::kill(child, SIGKILL);
     ::waitpid(child, &state, 0);
     EXPECT_GT(count_new(user.path), 0u);
+    int unlike = 0;  // folders that undoing would not know again: the one that was being made
+    for (int i = 0; i < 20; ++i) {
+      struct stat info {};
+      unlike +=
+          ::stat((user.path / fmt::format("dir-0/fresh-{}", i)).c_str(), &info) == 0 && (info.st_mode & 0777) != 0755;
+    }
+    EXPECT_LE(unlike, 1);
     const auto outcomes = write_back(user.path, changes);
     ASSERT_TRUE(outcomes.has_value());
     for (const auto& one : *outcomes) EXPECT_EQ(one.outcome, WriteOutcome::kWritten) << one.why;
