@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "bench/measure.h"
+#include "bench/write_back_bench.h"
 #include "envs/backends/backends.h"
 #include "envs/backends/choosing_backend.h"
 #include "envs/container/container_backend.h"
@@ -139,6 +140,41 @@ Status add_branches(std::vector<Figure>& figures, const Settings& settings, envs
   return {};
 }
 
+// Linters and searches beside what it takes to know that their files are the same.
+Status add_whether_caches_pay(std::vector<Figure>& figures, const Settings& settings, envs::SandboxBackend& backend,
+                              envs::SandboxBackend& caching) {
+  constexpr int kSearched = 1000, kFileBytes = 2048;
+  envs::Files files;
+  for (int i = 0; i < kSearched; ++i) {
+    auto text = made_up_code(kFileBytes);
+    text.resize(kFileBytes);
+    files[fmt::format("src/{:02}/file_{:04}.txt", i % 20, i)] = fmt::format("{} {}", i, text);
+  }
+  files["a.py"] = "import os\n\n\ndef f(x):\n    return x + 1\n";
+  const auto add = [&](const std::string& name, const std::string& of, const Json& arguments,
+                       envs::Sandbox& sandbox) -> Status {
+    figures.push_back(
+        {"call: " + name,
+         1e3 * TRY(median_seconds(settings.seconds,
+                                  [&]() -> Status { return TRY(sandbox.call(of, arguments)), Status{}; })),
+         "ms", 0, ""});
+    return {};
+  };
+  const auto plain = TRY(backend.create({})), kept = TRY(caching.create({}));
+  for (auto* sandbox : {plain.get(), kept.get()}) TRY(sandbox->put(files));
+  const Json lints = {{"paths", {"a.py"}}}, searched = {{"pattern", "no_such_name_anywhere"}};
+  TRY(add("read_lints of a file of Python", "read_lints", lints, *plain));
+  TRY(add("read_lints of a file of Python, answered from the cache", "read_lints", lints, *kept));
+  TRY(add("grep in 1000 files of 2 KiB", "grep", searched, *plain));
+  // As little as a command that looks at all of them can do.
+  const Json stats = {{"command", "find . -type f -printf '%p %s %T@ %C@ %i\\n' | sha256sum"}},
+             digests = {{"command", "find . -type f -print0 | xargs -0 b2sum | sha256sum"}};
+  TRY(add("a digest of the sizes and times of 1000 files", "run_terminal_cmd", stats, *plain));
+  TRY(add("a digest of the contents of 1000 files", "run_terminal_cmd", digests, *plain));
+  const Json one = {{"command", "b2sum a.py"}};
+  return add("a digest of one file", "run_terminal_cmd", one, *plain);
+}
+
 }  // namespace
 
 Result<std::vector<Figure>> bench_envs(const Settings& settings) {
@@ -199,12 +235,14 @@ Result<std::vector<Figure>> bench_envs(const Settings& settings) {
   };
   figures.push_back({"call: read_file", TRY(read(*sandbox)), "ms", 0, ""});
   figures.push_back({"call: read_file, answered from the cache", 1e3 * TRY(read(*cached)), "us", 0, ""});
+  TRY(add_whether_caches_pay(figures, settings, *backend, caching));
   const double frozen = TRY(milliseconds([&]() -> Status {
     TRY(freeze(*sandbox));
     return thaw(*sandbox);
   }));
   figures.push_back({"freeze and thaw", frozen, "ms", 0, ""});
   TRY(add_branches(figures, settings, *backend));
+  TRY(add_write_backs(figures));
   uint64_t seed = 0;
   const double episode = TRY(median_seconds(settings.seconds, [&]() -> Status {
     Random random(++seed);

@@ -34,6 +34,8 @@ namespace {
 
 using rollout::AgentEnd;
 
+constexpr uint64_t kAgentDisk = uint64_t{1} << 30;  // of what the agent writes: 200,000 files of a page each, and more
+
 struct AgentOptions {
   WorkspaceOptions workspace;
   SearchOptions search;
@@ -195,7 +197,9 @@ Result<int> work_on(const AgentOptions& o, const fs::path& folder, envs::Sandbox
   const bool people = !o.json;
   const auto view = people ? view_for_people(stdout, ::isatty(STDOUT_FILENO) == 1) : view_for_scripts(stdout);
   const auto backend = TRY(envs::start_sandboxes());
-  spec.workspace.reset();  // its files are below those of the sandbox
+  spec.workspace.reset();                             // its files are below those of the sandbox
+  spec.memory_bytes += kAgentDisk - spec.disk_bytes;  // which is memory
+  spec.disk_bytes = kAgentDisk;
   const auto learned = TRY(learned_profile(o));
   const auto profile = TRY(used_profile(o, learned));
   if (!o.model.empty() || !o.profile.empty()) {
@@ -271,7 +275,8 @@ Result<int> run(AgentOptions options) {
   TRY(check(options));
   auto spec = TRY(sandbox_of(options.workspace));
   const fs::path folder = *spec.workspace;
-  std::signal(SIGPIPE, SIG_IGN);  // a reader or a server that is gone is seen where it is written to
+  envs::remove_left_behind(folder);  // the model is not to see it
+  std::signal(SIGPIPE, SIG_IGN);     // a reader or a server that is gone is seen where it is written to
   const auto interrupt = TRY(Interrupt::listen());
   if (options.undo) {
     return undo_last(folder, {.review = options.review, .dry_run = options.dry_run, .json = options.json},

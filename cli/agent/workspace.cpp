@@ -4,9 +4,7 @@
 
 #include <cstdio>
 
-#include "base/text.h"
 #include "envs/container/engine.h"
-#include "envs/packages/cache.h"
 
 namespace tandem::cli {
 
@@ -27,43 +25,8 @@ void add_workspace_options(CLI::App& command, WorkspaceOptions& options) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("HOST,...");
-  command
-      .add_option("--packages", options.packages,
-                  "Open these registries of packages, of which files are kept on this machine: pypi, npm, debian, each "
-                  "with =URL or, without, the one of this machine's pip, npm or apt. None by default")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->type_name("NAME[=URL],...");
-  command
-      .add_option("--packages-lock", options.packages_lock,
-                  "A packages.lock that a run has written: nothing outside it can be installed")
-      ->type_name("FILE");
+  add_package_options(command, options.packages);
 }
-
-namespace {
-
-Result<envs::PackageSettings> packages_of(const WorkspaceOptions& options) {
-  envs::PackageSettings settings;
-  for (const auto& one : options.packages) {
-    const size_t equals = one.find('=');
-    const auto name = one.substr(0, equals);
-    auto* const target = name == "pypi"     ? &settings.pypi
-                         : name == "npm"    ? &settings.npm
-                         : name == "debian" ? &settings.debian
-                                            : nullptr;
-    if (target == nullptr)
-      return fail(
-          Status::invalid(fmt::format("\"{}\" is no registry{}", name, did_you_mean(name, {"pypi", "npm", "debian"})))
-              .at("--packages"));
-    *target = equals == std::string::npos ? "auto" : one.substr(equals + 1);
-  }
-  settings.lock = options.packages_lock;
-  if (const auto mistakes = envs::package_mistakes(settings, options.time_limit_s); !mistakes.empty())
-    return fail(Status::invalid(join(mistakes, "\n")).at("--packages"));
-  return settings;
-}
-
-}  // namespace
 
 void add_server_option(CLI::App& command, WorkspaceOptions& options) {
   command
@@ -96,8 +59,11 @@ Result<envs::SandboxSpec> sandbox_of(const WorkspaceOptions& options) {
   auto network = envs::AllowList::parse(options.network);
   if (!network) return fail(std::move(network).error().at("--network"));
   spec.network = std::move(*network);
-  spec.packages =
-      TRY(envs::PackageCache::open({.settings = TRY(packages_of(options)), .call_seconds = options.time_limit_s}));
+  const auto packages = TRY(packages_of(options.packages, options.time_limit_s));
+  if (packages && !packages->setup().empty())
+    return fail(
+        Status::invalid("env.packages.install is what tasks begin with; here a command installs it").at("--packages"));
+  spec.packages = packages;
   spec.on_network = [](const envs::NetworkUse& use) { fmt::print(stderr, "network: {}\n", envs::to_string(use)); };
   return spec;
 }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/package_options.h"
 #include "envs/mcp/foreign_tools.h"
 #include "envs/sandbox/sandbox.h"
 
@@ -14,13 +15,12 @@ struct WorkspaceOptions {
   std::string folder;
   std::string image;  // of a container engine; empty: the programs of this machine
   double time_limit_s = 120;
-  std::vector<std::string> network;   // hosts that are open
-  std::vector<std::string> packages;  // registries: NAME or NAME=URL each
-  std::string packages_lock;          // a packages.lock; empty: none
-  std::vector<std::string> servers;   // of tools, NAME=COMMAND each
+  std::vector<std::string> network;  // hosts that are open
+  PackageOptions packages;
+  std::vector<std::string> servers;  // of tools, NAME=COMMAND each
 };
 
-// --workspace, --image, --time-limit, --network, --packages and --packages-lock.
+// --workspace, --image, --time-limit, --network and those of packages.
 void add_workspace_options(CLI::App& command, WorkspaceOptions& options);
 // --mcp-server NAME=COMMAND.
 void add_server_option(CLI::App& command, WorkspaceOptions& options);

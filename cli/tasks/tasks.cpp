@@ -168,17 +168,20 @@ Action add_tasks(CLI::App& command) {
   validate->add_option("--results", options->validate.results,
                        "A file of JSON Lines to keep verdicts in and go on with");
   validate->add_flag("--json", options->validate.json, "Print the verdicts as JSON");
+  add_package_options(*validate, options->validate.packages);
   validate->footer(
       "A task passes where its solution scores 1, doing nothing scores 0, again and again, and no cheat scores:\n"
       "editing tests, writing rewards, code that exits early, files that steer interpreters and test runners.\n"
       "Exit code 0: all passed; 1: some failed; 3: some need what this machine does not have; 75: interrupted.\n\n"
       "Example:\n"
       "  tandem tasks validate my-tasks --results verdicts.jsonl\n"
+      "  tandem tasks validate my-tasks --packages pypi --packages-set 'install=[pypi six==1.16.0]'\n"
       "  tandem tasks validate workspace:bug --count 20");
   auto* attempt = add("try", "A shell in a task's sandbox, then the grade");
   attempt->add_option("NAME", options->name, "The task, where there are several");
   attempt->add_option("--answer", options->attempt.answer, "What you answer at the end");
   attempt->add_flag("--solution", options->attempt.solution, "Play the task's solution in place of a shell");
+  add_package_options(*attempt, options->attempt.packages);
   attempt->footer(
       "Lines of standard input run in the sandbox's bash, one after another, as a model's commands do. Exit code 0:\n"
       "the grade is 1; 1: it is less.\n\n"

@@ -1,20 +1,26 @@
 // What `tandem tasks` does, one function a subcommand; each returns the exit code.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
+#include "cli/package_options.h"
 #include "envs/tasks/task.h"
 #include "envs/tasks/task_set.h"
 
 namespace tandem::cli {
+
+// Of snapshots with what is installed and set up: as env.beginnings_mb of a run.
+inline constexpr uint64_t kPreparedBytes = uint64_t{256} << 20;
 
 struct ValidateOptions {
   std::string results;  // a file of JSON Lines that is gone on with; empty: none
   int repeats = 5;
   int threads = 0;  // 0: one for each core
   bool json = false;
+  PackageOptions packages;
 };
 // kDone where all tasks passed, kFailed where one did not, kUnfit where all that did not lack something of this
 // machine, kInterrupted after SIGINT or SIGTERM. Those of `skipped`, which are no tasks here, are told and counted.
@@ -69,6 +75,7 @@ Result<int> build_images(const BuildOptions& options);
 struct TryOptions {
   std::string answer;
   bool solution = false;  // plays the task's own solution in place of a shell
+  PackageOptions packages;
 };
 // A shell in the task's sandbox, its lines from standard input; then the grade. kDone where that is 1.
 Result<int> try_task(const envs::Task& task, const TryOptions& options);

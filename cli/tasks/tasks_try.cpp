@@ -24,9 +24,12 @@ int print_grade(const envs::Grade& grade) {
 }  // namespace
 
 Result<int> try_task(const envs::Task& task, const TryOptions& options) {
-  const auto backend = TRY(envs::start_sandboxes());
   // A person wants to see more of an output, and for longer, than a model is shown.
-  const envs::EpisodeOptions limits{.output_limit = 100'000, .call_time_limit_s = 120};
+  envs::EpisodeOptions limits{.output_limit = 100'000, .call_time_limit_s = 120};
+  limits.packages = TRY(packages_of(options.packages, limits.call_time_limit_s));
+  const auto backend = TRY(envs::start_sandboxes());
+  envs::PreparedSnapshots prepared(kPreparedBytes);
+  if (limits.packages) limits.prepared = &prepared;  // what is installed is so once, also for the tests
   if (options.solution) return print_grade(TRY(envs::play_solution(task, *backend, limits)));
 
   const auto episode = TRY(envs::Episode::open(task, *backend, limits));

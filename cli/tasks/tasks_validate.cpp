@@ -66,10 +66,14 @@ class Results {
     return results;
   }
 
-  // A verdict on this very task, with at least so many repeats; null where there is none that counts.
-  const Validation* find(const std::string& name, const std::string& digest, int repeats) const {
+  // A verdict on this very task, with at least so many repeats and the same registries; null where there is none that
+  // counts.
+  const Validation* find(const std::string& name, const std::string& digest, int repeats,
+                         const std::string& packages) const {
     const auto found = known_.find(name);
-    if (found == known_.end() || found->second.digest != digest || found->second.repeats < repeats) return nullptr;
+    if (found == known_.end() || found->second.digest != digest || found->second.repeats < repeats ||
+        found->second.packages != packages)
+      return nullptr;
     const bool final = found->second.verdict == Verdict::kPassed || found->second.verdict == Verdict::kFailed;
     return final ? &found->second : nullptr;
   }
@@ -140,13 +144,18 @@ int exit_code(const std::vector<Validation>& all) {
 Result<int> validate_tasks(const std::string& path, const std::vector<envs::Task>& tasks,
                            const std::vector<envs::SkippedTask>& skipped, envs::Recipes recipes,
                            const ValidateOptions& options) {
+  envs::EpisodeOptions episode{.call_time_limit_s = 60};
+  episode.packages = TRY(packages_of(options.packages, episode.call_time_limit_s));
+  const auto identity = episode.packages ? episode.packages->identity() : std::string();
   auto results = TRY(Results::open(options.results));
   const auto backend = TRY(envs::start_sandboxes());
+  envs::PreparedSnapshots prepared(kPreparedBytes);
+  if (episode.packages) episode.prepared = &prepared;  // what is installed is so once, as in a run
   std::vector<Validation> all;
   std::vector<const envs::Task*> open;
   for (const auto& task : tasks) {
     const auto name = task.name.empty() ? task.spec.id() : task.name;
-    if (const auto* known = results.find(name, envs::digest_of_task(task), options.repeats))
+    if (const auto* known = results.find(name, envs::digest_of_task(task), options.repeats, identity))
       all.push_back(*known);
     else
       open.push_back(&task);
@@ -165,7 +174,7 @@ Result<int> validate_tasks(const std::string& path, const std::vector<envs::Task
     for (const auto* task : open) {
       queue.submit([&, task]() -> WorkQueue::Completion {
         if (interrupted) return [] {};
-        return [&, v = envs::validate(*task, *backend, options.repeats, {.call_time_limit_s = 60})] {
+        return [&, v = envs::validate(*task, *backend, options.repeats, episode)] {
           if (v.verdict != Verdict::kPassed) ++not_passed;
           if (Status status = results.add(v); !status.ok()) written = std::move(status);
           all.push_back(v);
@@ -199,7 +208,9 @@ Result<int> validate_tasks(const std::string& path, const std::vector<envs::Task
   }
   const int code = exit_code(all);
   if (code == kDone && !options.json && !path.starts_with("workspace"))
-    fmt::print("Next: tandem run configs/quickstart.yaml tasks.path={}\n", path);
+    fmt::print("Next: tandem run {} tasks.path={}{}\n",
+               options.packages.config.empty() ? "configs/quickstart.yaml" : options.packages.config, path,
+               keys_of_run(options.packages));
   return code;
 }
 

@@ -137,12 +137,30 @@ class Changed {
     if (find_in(begin_, path) && find_in(now_, path)) add(path, std::nullopt);
   }
 
+  // All those whose turn did not come, as one.
+  void leave_rest(const std::string& first, uint64_t count) {
+    Change change{.path = first, .before = {}, .after = TreeEntry{.mode = S_IFREG | 0644, .path = first}};
+    change.refused = fmt::format(
+        "of more than {} changes the first are carried over, by their names, and nothing is deleted: this one and {} "
+        "more are lost with the sandbox",
+        kMostChanged, count - 1);
+    apart_.push_back(std::move(change));
+  }
+  // Deletions that are not carried over: what was moved may be among what was left.
+  void keep(const std::string& path) {
+    const auto* const is = find_in(now_, path);
+    if (!is) return;
+    Change change{.path = path, .before = TreeEntry{.mode = is->mode, .path = path}, .after = {}};
+    change.refused = "nothing is deleted where there are more changes than are carried over";
+    apart_.push_back(std::move(change));
+  }
+
   void leave(TreeEntry after) {
     Change change{.path = after.path, .before = {}, .after = std::move(after)};
     if (const auto* const is = find_in(now_, change.path))
       change.before = TreeEntry{.mode = is->mode, .path = change.path};
-    change.refused =
-        fmt::format("it is too large for the {} MiB that are taken of all changes together", kLargestTree >> 20);
+    change.refused = fmt::format("it is too large: {} MiB are taken of one file, and {} MiB of all changes together",
+                                 kLargestChangedFile >> 20, kLargestChanged >> 20);
     apart_.push_back(std::move(change));
   }
 
@@ -170,11 +188,13 @@ class Changed {
       conflicts_[path] = !is ? "it is not there any more" : !was ? "it is there meanwhile" : kChangedMeanwhile;
     std::optional<Present> present;
     if (is) {
-      present = look_at(base_.folder, path, *is, kLargestReplaced - replaced_);
+      present = look_at(base_.folder, path, *is, std::min(kLargestChangedFile, kLargestReplaced - replaced_));
       if (!present || !present->is_whole) {
         Change change{.path = path, .before = TreeEntry{.mode = is->mode, .path = path}, .after = std::move(after)};
-        change.refused = present ? fmt::format("what it replaces is more than the {} MiB that are kept for undoing",
-                                               kLargestReplaced >> 20)
+        change.refused = present ? fmt::format(
+                                       "what it replaces is more than is kept for undoing: {} MiB of one file, "
+                                       "and {} MiB altogether",
+                                       kLargestChangedFile >> 20, kLargestReplaced >> 20)
                                  : "what was there before cannot be read";
         apart_.push_back(std::move(change));
         return;
@@ -240,7 +260,9 @@ Result<std::vector<Change>> changes_on(Sandbox& sandbox, const FolderBase& base)
   }
   Changed changed(base, now);
   for (auto& entry : difference->other) changed.take(std::move(entry));
-  for (const auto& path : difference->gone) changed.take_gone(path);
+  const bool is_whole = difference->next.empty();
+  for (const auto& path : difference->gone) is_whole ? changed.take_gone(path) : changed.keep(path);
+  if (!is_whole) changed.leave_rest(difference->next, difference->rest);
   for (auto& entry : difference->large) changed.leave(std::move(entry));
   return std::move(changed).changes();
 }

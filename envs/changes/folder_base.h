@@ -18,7 +18,8 @@
 
 namespace tandem::envs {
 
-inline constexpr size_t kLargestReplaced = kLargestTree;  // bytes of all files that changes replace: undoing has them
+inline constexpr size_t kLargestReplaced =
+    kLargestChanged;  // bytes of all files that changes replace: undoing has them
 
 struct FolderBase {
   std::filesystem::path folder;

@@ -5,11 +5,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 
 #include "base/file.h"
 #include "base/text.h"
+#include "envs/changes/file_attributes.h"
+#include "envs/changes/staging_folder.h"
 
 namespace tandem::envs {
 namespace {
@@ -78,37 +81,56 @@ Status sync_folder(const Place& place) {
   return {};
 }
 
+// What a regular file there has beside its content; nothing where there is none.
+struct Replaced {
+  FileDescriptor file;
+  struct stat info {};
+};
+std::optional<Replaced> replaced_at(const Place& place) {
+  Replaced replaced{
+      FileDescriptor(::openat(place.folder.get(), place.name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)),
+      {}};
+  if (!replaced.file || ::fstat(replaced.file.get(), &replaced.info) != 0 || !S_ISREG(replaced.info.st_mode))
+    return std::nullopt;
+  return replaced;
+}
+
+// A file or a link of this name in `folder`, whole, but not on disk yet. kExists where something has the name.
+Result<FileDescriptor> make_entry(int folder, const std::string& name, const TreeEntry& entry, const Place& place) {
+  if (S_ISLNK(entry.mode)) {
+    if (::symlinkat(entry.content.c_str(), folder, name.c_str()) != 0) return fail(Status::from_errno("link", errno));
+    return FileDescriptor();
+  }
+  FileDescriptor file(::openat(folder, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!file) return fail(Status::from_errno("create", errno));
+  const auto fill = [&]() -> Status {
+    TRY(write_all(file.get(), entry.content, entry.path));
+    if (const auto replaced = replaced_at(place))
+      return carry_over_attributes(replaced->file.get(), replaced->info, file.get(), entry.mode);
+    return begin_attributes(place.folder.get(), file.get(), entry.mode);
+  };
+  if (Status status = fill(); !status) {
+    ::unlinkat(folder, name.c_str(), 0);
+    return fail(std::move(status));
+  }
+  return file;
+}
+
 constexpr int kMostNames = 100;  // that are tried: a write-back that was killed may have left one
 
-// Under a name that nobody has, then in the place of what is there.
-Status put_in_place(const Place& place, const TreeEntry& entry, const struct stat* replaced) {
-  const bool is_link = S_ISLNK(entry.mode);
+// Under a name that nobody has, beside what is there, then in its place; on disk when it returns.
+Status put_in_place(const Place& place, const TreeEntry& entry) {
   std::string temporary;
-  FileDescriptor file;
-  bool made = false;
-  for (int i = 0; i < kMostNames && !made; ++i) {
-    temporary = fmt::format(".{}.tandem-{}-{}", place.name.substr(0, 200), ::getpid(), i);
-    if (is_link) {
-      made = ::symlinkat(entry.content.c_str(), place.folder.get(), temporary.c_str()) == 0;
-    } else {
-      file = FileDescriptor(
-          ::openat(place.folder.get(), temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-      made = bool(file);
+  const auto make = [&]() -> Result<FileDescriptor> {
+    for (int i = 0;; ++i) {
+      temporary = fmt::format(".{}.tandem-{}-{}", place.name.substr(0, 200), ::getpid(), i);
+      auto made = make_entry(place.folder.get(), temporary, entry, place);
+      if (made || made.error().code() != Code::kExists || i + 1 == kMostNames) return made;
     }
-    if (!made && errno != EEXIST) break;
-  }
-  if (!made) return Status::from_errno(is_link ? "link" : "create", errno);
+  };
+  const auto file = TRY(make());
   const auto put = [&]() -> Status {
-    if (!is_link) {
-      TRY(write_all(file.get(), entry.content, entry.path));
-      // A file of somebody else stays theirs where we may give it away.
-      if (replaced != nullptr && (replaced->st_uid != ::geteuid() || replaced->st_gid != ::getegid()) &&
-          ::fchown(file.get(), replaced->st_uid, replaced->st_gid) != 0 && errno != EPERM) {
-        return Status::from_errno("owner", errno);
-      }
-      if (::fchmod(file.get(), entry.mode & kPermissions) != 0) return Status::from_errno("mode", errno);
-      if (::fsync(file.get()) != 0) return Status::from_errno("fsync", errno);
-    }
+    if (file && ::fsync(file.get()) != 0) return Status::from_errno("fsync", errno);
     if (::renameat(place.folder.get(), temporary.c_str(), place.folder.get(), place.name.c_str()) != 0)
       return Status::from_errno("rename", errno);
     return sync_folder(place);
@@ -120,9 +142,15 @@ Status put_in_place(const Place& place, const TreeEntry& entry, const struct sta
 
 class WriteBack {
  public:
-  WriteBack(int root, std::span<const Change> changes) : root_(root), changes_(changes), outcomes_(changes.size()) {}
+  WriteBack(int root, std::span<const Change> changes, const WriteBatches& batches)
+      : root_(root), changes_(changes), batches_(batches), outcomes_(changes.size()) {
+    const auto is_done = [](const Change& change) { return change.refused.empty() && change.conflict.empty(); };
+    if (static_cast<size_t>(std::ranges::count_if(changes, is_done)) <= batches.few) return;
+    // Where nothing can be made in the root each goes beside its place, and is synced by itself.
+    if (auto made = StagingFolder::make(root)) staging_.emplace(std::move(*made));
+  }
 
-  std::vector<WrittenChange> run() {
+  Result<std::vector<WrittenChange>> run() {
     for (size_t i = 0; i < changes_.size(); ++i) check(i);
     // What goes, from the inside out; then what comes, folders before what is in them.
     for (size_t i = changes_.size(); i-- > 0;) {
@@ -132,10 +160,13 @@ class WriteBack {
     for (size_t i = 0; i < changes_.size(); ++i) {
       if (changes_[i].after) attempt(i, &WriteBack::make);
     }
+    put_staged_in_place();
     // Modes of folders last: one may forbid to put something in.
     for (size_t i = changes_.size(); i-- > 0;) {
       if (is_folder(changes_[i].after)) attempt(i, &WriteBack::set_mode);
     }
+    if (staging_ && ::syncfs(root_) != 0)
+      return fail(Status::from_errno("what was written back may not be on disk: syncfs", errno));
     return std::move(outcomes_);
   }
 
@@ -179,28 +210,85 @@ class WriteBack {
     const auto there = TRY(look(*place, size_of(change.before)));
     if (!is_as(there, change.before)) return still_as_before(i);
     const int flags = is_folder(change.before) ? AT_REMOVEDIR : 0;
-    if (::unlinkat(place->folder.get(), place->name.c_str(), flags) == 0) return sync_folder(*place);
+    if (::unlinkat(place->folder.get(), place->name.c_str(), flags) == 0) return settle(*place);
     if (errno == ENOTEMPTY || errno == EEXIST) return Status::exists("there is something else in the folder");
     return Status::from_errno("delete", errno);
   }
 
+  // Now, where each is synced by itself; else at the end, with all others.
+  Status settle(const Place& place) { return staging_ ? Status() : sync_folder(place); }
+
   Status make(size_t i) {
     const auto& change = changes_[i];
-    const auto& after = *change.after;
     const auto place = TRY(place_of(root_, change.path));
+    bool is_there = false;
+    if (TRY(is_made(place, change, is_there))) return {};
+    if (is_folder(change.after)) {
+      if (is_there) return {};  // only its mode is another
+      if (::mkdirat(place.folder.get(), place.name.c_str(), 0700) != 0) return Status::from_errno("create", errno);
+      // At once where we can still write in it: undoing knows it again, whenever we are killed.
+      if ((change.after->mode & 0300) == 0300) TRY(set_mode(i));
+      return settle(place);
+    }
+    return staging_ ? stage(i, place) : put_in_place(place, *change.after);
+  }
+
+  // Whether it is as it is to be. kExists where it is neither that nor what it was.
+  Result<bool> is_made(const Place& place, const Change& change, bool& is_there) {
     const auto there = TRY(look(place, size_of(change.after)));
-    if (is_as(there, change.after)) return {};
+    is_there = there.has_value();
+    if (is_as(there, change.after)) return true;
     const bool taken_away = change.before && is_folder(change.before) != is_folder(change.after);
     if (!(taken_away && !there) && !is_as(TRY(look(place, size_of(change.before))), change.before))
-      return Status::exists("it was changed meanwhile");
-    if (is_folder(change.after)) {
-      if (there) return {};  // only its mode is another
-      if (::mkdirat(place.folder.get(), place.name.c_str(), 0700) != 0) return Status::from_errno("create", errno);
-      return sync_folder(place);
+      return fail(Status::exists("it was changed meanwhile"));
+    return false;
+  }
+
+  Status stage(size_t i, const Place& place) {
+    const auto& entry = *changes_[i].after;
+    if (staged_.size() >= batches_.files || staged_bytes_ + entry.content.size() > batches_.bytes)
+      put_staged_in_place();
+    auto name = staging_->next();
+    auto made = make_entry(staging_->get(), name, entry, place);
+    if (!made && made.error().code() == Code::kExhausted && !staged_.empty()) {
+      put_staged_in_place();  // what they replace makes room
+      made = make_entry(staging_->get(), name, entry, place);
     }
-    struct stat info {};
-    const bool replaces = ::fstatat(place.folder.get(), place.name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0;
-    return put_in_place(place, after, replaces && S_ISREG(info.st_mode) ? &info : nullptr);
+    if (!made) return std::move(made).error();
+    staged_.push_back({i, std::move(name)});
+    staged_bytes_ += entry.content.size();
+    return {};
+  }
+
+  // What is staged is on disk first, all of it by one sync; then each takes its place.
+  void put_staged_in_place() {
+    if (staged_.empty()) return;
+    const bool are_synced = ::syncfs(staging_->get()) == 0;
+    for (const auto& [i, name] : staged_) {
+      staged_name_ = name;
+      if (!are_synced) attempt(i, &WriteBack::sync_staged);  // whose fault it was
+      attempt(i, &WriteBack::place_staged);
+      ::unlinkat(staging_->get(), name.c_str(), 0);  // where it is there still
+    }
+    staged_.clear();
+    staged_bytes_ = 0;
+  }
+
+  Status sync_staged(size_t i) {
+    if (S_ISLNK(changes_[i].after->mode)) return {};
+    const FileDescriptor file(::openat(staging_->get(), staged_name_.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC));
+    if (!file || ::fsync(file.get()) != 0) return Status::from_errno("fsync", errno);
+    return {};
+  }
+
+  Status place_staged(size_t i) {
+    const auto& change = changes_[i];
+    const auto place = TRY(place_of(root_, change.path));
+    bool is_there = false;
+    if (TRY(is_made(place, change, is_there))) return {};
+    if (::renameat(staging_->get(), staged_name_.c_str(), place.folder.get(), place.name.c_str()) == 0) return {};
+    // Another file system is mounted on the way.
+    return errno == EXDEV ? put_in_place(place, *change.after) : Status::from_errno("rename", errno);
   }
 
   Status set_mode(size_t i) {
@@ -212,8 +300,17 @@ class WriteBack {
     return {};
   }
 
+  struct Staged {
+    size_t change = 0;
+    std::string name;
+  };
   const int root_;
   const std::span<const Change> changes_;
+  const WriteBatches batches_;
+  std::optional<StagingFolder> staging_;
+  std::vector<Staged> staged_;
+  size_t staged_bytes_ = 0;
+  std::string staged_name_;  // of the one that is being put in its place
   std::vector<WrittenChange> outcomes_;
 };
 
@@ -224,6 +321,11 @@ std::string_view to_string(WriteOutcome outcome) {
   return kNames[static_cast<size_t>(outcome)];
 }
 
+void remove_left_behind(const fs::path& root) {
+  const FileDescriptor folder(::open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder) remove_left_staging(folder.get());
+}
+
 Result<FolderIdentity> identity_of_folder(const fs::path& folder) {
   struct stat info {};
   if (::stat(folder.c_str(), &info) != 0) return fail(Status::from_errno(folder.string(), errno));
@@ -231,7 +333,8 @@ Result<FolderIdentity> identity_of_folder(const fs::path& folder) {
 }
 
 Result<std::vector<WrittenChange>> write_back(const fs::path& root, std::span<const Change> changes,
-                                              const std::optional<FolderIdentity>& expected) {
+                                              const std::optional<FolderIdentity>& expected,
+                                              const WriteBatches& batches) {
   const FileDescriptor folder(::open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder) return fail(Status::from_errno(root.string(), errno));
   struct stat info {};
@@ -240,7 +343,8 @@ Result<std::vector<WrittenChange>> write_back(const fs::path& root, std::span<co
     return fail(Status::exists(root.string() + " is another folder by now than the one that was worked on")
                     .hint("nothing was written back"));
   }
-  return WriteBack(folder.get(), changes).run();
+  remove_left_staging(folder.get());
+  return WriteBack(folder.get(), changes, batches).run();
 }
 
 }  // namespace tandem::envs

@@ -129,7 +129,8 @@ Validation validate(const Task& task, SandboxBackend& backend, int repeats, cons
                         .kind = task.spec.kind,
                         .digest = digest_of_task(task),
                         .repeats = repeats,
-                        .findings = {}};
+                        .findings = {},
+                        .packages = options.packages ? options.packages->identity() : ""};
   const SystemClock clock;
   const Time start = clock.now();
   if (!has_solution(task)) validation.findings.push_back("it has no solution, so nothing shows that it can be solved");
@@ -147,20 +148,23 @@ Validation validate(const Task& task, SandboxBackend& backend, int repeats, cons
 }
 
 Json to_json(const Validation& v) {
-  return {{"name", v.name},         {"kind", v.kind},       {"verdict", to_string(v.verdict)},
-          {"findings", v.findings}, {"repeats", v.repeats}, {"seconds", v.seconds},
-          {"digest", v.digest}};
+  Json json = {{"name", v.name},         {"kind", v.kind},       {"verdict", to_string(v.verdict)},
+               {"findings", v.findings}, {"repeats", v.repeats}, {"seconds", v.seconds},
+               {"digest", v.digest}};
+  if (!v.packages.empty()) json["packages"] = v.packages;
+  return json;
 }
 
 Result<Validation> validation_from_json(const Json& json) {
-  TRY(check_keys(json, {"name", "kind", "verdict", "findings", "repeats", "seconds", "digest"}));
+  TRY(check_keys(json, {"name", "kind", "verdict", "findings", "repeats", "seconds", "digest", "packages"}));
   try {
     Validation v{.name = json.at("name").get<std::string>(),
                  .kind = json.at("kind").get<std::string>(),
                  .digest = json.at("digest").get<std::string>(),
                  .repeats = json.at("repeats").get<int>(),
                  .findings = json.at("findings").get<std::vector<std::string>>(),
-                 .seconds = json.at("seconds").get<double>()};
+                 .seconds = json.at("seconds").get<double>(),
+                 .packages = json.value("packages", "")};
     const auto verdict = std::find(kVerdicts.begin(), kVerdicts.end(), json.at("verdict").get<std::string>());
     if (verdict == kVerdicts.end()) return fail(Status::invalid("\"verdict\" is none of passed, failed, unfit, error"));
     v.verdict = static_cast<Verdict>(verdict - kVerdicts.begin());

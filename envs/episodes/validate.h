@@ -26,6 +26,7 @@ struct Validation {
   Verdict verdict = Verdict::kPassed;
   std::vector<std::string> findings;  // what is wrong, a sentence each
   double seconds = 0;
+  std::string packages = {};  // identity of the registries that were open; empty: none
 };
 
 // Plays the solution and nothing `repeats` times each, every cheat once.

@@ -211,8 +211,9 @@ std::vector<std::string> PackageCache::setup() const {
   if (!pypi.empty()) commands.push_back("python3 -m pip install --quiet --user" + pypi);
   if (!npm.empty()) commands.push_back("npm install --silent --global" + npm);
   if (!debian.empty()) {
-    commands.push_back("mkdir -p ~/.debian && cd ~/.debian && apt-get -qq update && apt-get -q download" + debian +
-                       " && for each in *.deb; do dpkg -x \"$each\" . || exit 1; done && rm *.deb");
+    // In a shell of its own: the sandbox's stays in the workspace.
+    commands.push_back("(mkdir -p ~/.debian && cd ~/.debian && apt-get -qq update && apt-get -q download" + debian +
+                       " && for each in *.deb; do dpkg -x \"$each\" . || exit 1; done && rm *.deb)");
   }
   return commands;
 }

@@ -1,6 +1,7 @@
 #include "envs/sandbox/caching_backend.h"
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 
 #include "base/clock.h"
@@ -8,6 +9,8 @@
 #include "envs/sandbox/capabilities.h"
 #include "envs/sandbox/fields.h"
 #include "envs/sandbox/forwarding_sandbox.h"
+#include "envs/sandbox/repeatable_lints.h"
+#include "envs/tools/project_linters.h"
 
 namespace tandem::envs {
 namespace {
@@ -20,6 +23,7 @@ constexpr std::string_view kWriters[] = {"write", "search_replace", "delete_file
 
 // Leave the files as they are.
 constexpr std::string_view kOthers[] = {"glob_file_search", "todo_write"};
+constexpr std::string_view kLints = "read_lints";
 
 bool is_in(std::span<const std::string_view> names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -40,15 +44,20 @@ class CachingSandbox final : public ForwardingSandbox, private Snapshots, privat
       known_ = content_digest({on.empty() ? spec.base ? "base" : "empty" : "on layers",
                                on.empty() && spec.base ? spec.base->digest : on.content, packed(spec.links),
                                std::to_string(spec.file_bytes), std::to_string(spec.disk_bytes)});
+    // What is in a base or in layers is not looked at.
+    may_name_linters_ = !on.empty() || spec.base.has_value();
+    outside_ = content_digest({packed(spec.home), join(spec.environment, "\n")});
     set_words(spec);
   }
 
   Result<ToolOutcome> call(std::string_view name, const Json& arguments, const std::stop_token& stop) override {
     if (is_in(kOthers, name)) return inner_->call(name, arguments, stop);
+    if (name == kLints && asks_for_repeatable_lints(arguments)) return lint(arguments, stop);
     return is_in(kReaders, name) ? read(name, arguments, stop) : change(name, arguments, stop);
   }
 
   Status put(const Files& files) override {
+    if (files.contains(kProjectLinters)) may_name_linters_ = true;
     const Step step = begin_change();
     const Status status = inner_->put(files);
     if (status && step.before) end_change(step, content_digest({bytes_of(*step.before), "put", packed(files)}));
@@ -106,9 +115,10 @@ class CachingSandbox final : public ForwardingSandbox, private Snapshots, privat
     return {std::exchange(known_, std::nullopt), ++changes_};
   }
   // Of several that ran at once none ends in what is known.
-  void end_change(const Step& step, const ContentDigest& after) {
+  bool end_change(const Step& step, const ContentDigest& after) {
     std::lock_guard lock(mutex_);
     if (changes_ == step.number) known_ = after;
+    return changes_ == step.number;
   }
 
   Result<ToolOutcome> read(std::string_view name, const Json& arguments, const std::stop_token& stop) {
@@ -133,8 +143,34 @@ class CachingSandbox final : public ForwardingSandbox, private Snapshots, privat
     return outcome;
   }
 
+  // As a reader, where its linters are functions of the files; else it may have done anything.
+  Result<ToolOutcome> lint(const Json& arguments, const std::stop_token& stop) {
+    std::optional<ContentDigest> key;
+    {
+      std::lock_guard lock(mutex_);
+      if (known_ && !may_name_linters_)
+        key = content_digest(
+            {bytes_of(*known_), words_, bytes_of(outside_), installed_linters(), kLints, dump_json(arguments)});
+    }
+    if (!key || stop.stop_requested() || inner_->has_ended()) return change(kLints, arguments, stop);
+    const SystemClock clock;
+    const Time start = clock.now();
+    if (auto kept = cache_.find(*key)) {
+      kept->seconds = to_seconds(clock.now() - start);
+      return std::move(*kept);
+    }
+    const Step step = begin_change();
+    auto outcome = inner_->call(kLints, arguments, stop);
+    if (outcome && outcome->ok && !outcome->truncated && !stop.stop_requested() && step.before &&
+        is_repeatable_report(outcome->output)) {
+      if (end_change(step, *step.before)) cache_.keep(*key, *outcome);
+    }
+    return outcome;
+  }
+
   Result<ToolOutcome> change(std::string_view name, const Json& arguments, const std::stop_token& stop) {
     const Step step = begin_change();
+    if (dump_json(arguments).find(kProjectLinters) != std::string::npos) may_name_linters_ = true;
     auto outcome = inner_->call(name, arguments, stop);
     const bool ended_by_itself =
         outcome && outcome->output.find(kCallWasKilled) == std::string::npos && !stop.stop_requested();
@@ -156,8 +192,10 @@ class CachingSandbox final : public ForwardingSandbox, private Snapshots, privat
 
   ReadCache& cache_;
   std::mutex mutex_;
-  std::optional<ContentDigest> known_;  // which files there are; nothing: that is not known
-  uint64_t changes_ = 0;                // that have begun
+  std::optional<ContentDigest> known_;         // which files there are; nothing: that is not known
+  uint64_t changes_ = 0;                       // that have begun
+  std::atomic<bool> may_name_linters_{false};  // whether the files may name linters of their own
+  ContentDigest outside_ = {};                 // what linters read beside the files: the home folder, variables
   std::string words_;
 };
 

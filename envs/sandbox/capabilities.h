@@ -99,8 +99,9 @@ Result<SourceView*> sources_of(Sandbox& sandbox);
 // What is other in a workspace that begins on a folder (SandboxSpec::below).
 class FolderView {
  public:
-  // `begin` and `meanwhile` as difference_from takes them. Everything that runs is ended first. kExhausted where the
-  // changes are too large; the sandbox goes on.
+  // `begin` and `meanwhile` as difference_from takes them. Everything that runs is ended first. Of more than
+  // kMostChanged entries it has the first, by their paths, and says how many follow. kExhausted where looking at them
+  // takes too much; the sandbox goes on.
   virtual Result<FolderDifference> folder_difference(std::string_view begin, std::string_view meanwhile) = 0;
 
  protected:

@@ -163,6 +163,79 @@ std::string link_target(int folder, const char* name) {
   return target;
 }
 
+// A path of a workspace that is other than it was; without a stamp where it is gone.
+struct DifferentPath {
+  std::string path;
+  std::optional<FileStamp> stamp;
+};
+
+// The folder that a path lies in, held open; no link is followed. Paths may be longer than the kernel takes at once.
+FileDescriptor parent_of(const fs::path& root, const std::string& path) {
+  FileDescriptor folder(open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  for (size_t from = 0, to = path.find('/'); folder && to != std::string::npos; to = path.find('/', from)) {
+    const auto name = path.substr(from, to - from);
+    folder = FileDescriptor(openat(folder.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    from = to + 1;
+  }
+  return folder;
+}
+
+// Those from `page.from` on, in their order, with what they hold.
+FolderDifference part_of(const fs::path& root, const std::vector<DifferentPath>& found, const FolderPage& page) {
+  constexpr size_t kOfEntry = 64;
+  FolderDifference part;
+  uint64_t count = 0, bytes = 0, content = 0;
+  std::string folder_path;
+  FileDescriptor folder;
+  auto each = std::lower_bound(found.begin(), found.end(), page.from,
+                               [](const auto& one, const std::string& from) { return one.path < from; });
+  for (; each != found.end(); ++each, ++count) {
+    const auto& [path, stamp] = *each;
+    const bool is_file = stamp && S_ISREG(stamp->mode);
+    const uint64_t size = is_file ? stamp->size : 0;
+    const bool is_large = size > kLargestChangedFile || size > page.left - std::min(page.left, content);
+    const uint64_t takes = path.size() + kOfEntry + (is_large ? 0 : size);
+    if (count > 0 && (count >= page.entries || bytes + takes > page.bytes)) break;
+    bytes += takes;
+    if (!stamp) {
+      part.gone.push_back(path);
+      continue;
+    }
+    const auto seconds = [](int64_t time) { return static_cast<uint64_t>(time / kSecond); };
+    TreeEntry entry{.mode = static_cast<mode_t>(stamp->mode),
+                    .seconds = seconds(stamp->modified),
+                    .nanoseconds = static_cast<uint64_t>(stamp->modified % kSecond),
+                    .path = path};
+    if (is_large) {
+      part.large.push_back(std::move(entry));
+      continue;
+    }
+    const size_t slash = path.rfind('/');
+    const auto above = slash == std::string::npos ? std::string() : path.substr(0, slash);
+    const auto name = slash == std::string::npos ? path : path.substr(slash + 1);
+    if (is_file || S_ISLNK(stamp->mode)) {
+      if (!folder || above != folder_path) {
+        folder = parent_of(root, path);
+        folder_path = above;
+      }
+      auto text = is_file ? content_of_file(folder.get(), name.c_str(), size)
+                          : Result<std::string>(link_target(folder.get(), name.c_str()));
+      if (text) {
+        content += is_file ? text->size() : 0;
+        entry.content = std::move(*text);
+      } else {
+        entry.mode &= ~static_cast<mode_t>(S_IFMT);  // not to be read, or grown meanwhile
+      }
+    }
+    part.other.push_back(std::move(entry));
+  }
+  if (each != found.end()) {
+    part.next = each->path;
+    part.rest = static_cast<uint64_t>(found.end() - each);
+  }
+  return part;
+}
+
 }  // namespace
 
 bool same_file(const FileStamp& a, const FileStamp& b) {
@@ -243,7 +316,8 @@ Result<FolderList> list_folder(const fs::path& folder, const LeavesOut& leaves_o
   return list;
 }
 
-Result<FolderDifference> difference_from(const fs::path& root, std::string_view begin, std::string_view meanwhile) {
+Result<FolderDifference> difference_from(const fs::path& root, std::string_view begin, std::string_view meanwhile,
+                                         const FolderPage& page) {
   struct Known {
     FileStamp stamp;
     bool is_there = false;
@@ -255,46 +329,19 @@ Result<FolderDifference> difference_from(const fs::path& root, std::string_view 
                       [&](std::string_view path, const FileStamp& stamp) { known.emplace(path, Known{stamp}); }) &&
       for_each_listed(meanwhile, [&](std::string_view path, const FileStamp& stamp) { later.emplace(path, stamp); });
   if (!is_whole) return fail(Status::corrupt("the list of a folder's files cannot be read"));
-  FolderDifference difference;
+  std::vector<DifferentPath> found;
   std::vector<std::string> closed;
-  size_t bytes = 0;
-  const auto take = [&](size_t size, const std::string& path) -> Status {
-    bytes += size + path.size() + 64;
-    const size_t count = difference.other.size() + difference.gone.size() + difference.large.size();
-    if (bytes <= kLargestTree && count < kMostTreeEntries) return {};
-    return Status::exhausted(fmt::format("changes take {} files of {} MiB together, and there is more",
-                                         kMostTreeEntries, kLargestTree >> 20));
-  };
-  const auto meet = [&](int at, const char* name, const std::string& path, const struct stat& info, bool&) -> Status {
+  const auto meet = [&](int, const char*, const std::string& path, const struct stat& info, bool&) -> Status {
     if (S_ISSOCK(info.st_mode)) return {};
     const auto stamp = stamp_from(info);
-    if (const auto found = known.find(path); found != known.end()) {
-      found->second.is_there = true;
+    if (const auto at = known.find(path); at != known.end()) {
+      at->second.is_there = true;
       // The overlay may still have what somebody has replaced in the folder since; nothing of a workspace looks so.
       if (info.st_nlink == 0) return {};
-      if (same_file(found->second.stamp, stamp)) return {};
+      if (same_file(at->second.stamp, stamp)) return {};
     }
-    if (const auto found = later.find(path); found != later.end() && same_file(found->second, stamp)) return {};
-    TreeEntry entry{.mode = info.st_mode,
-                    .seconds = static_cast<uint64_t>(info.st_mtim.tv_sec),
-                    .nanoseconds = static_cast<uint64_t>(info.st_mtim.tv_nsec),
-                    .path = path};
-    if (S_ISLNK(info.st_mode)) entry.content = link_target(at, name);
-    if (S_ISREG(info.st_mode)) {
-      const size_t room = kLargestTree - std::min(bytes, kLargestTree);
-      if (stamp.size + path.size() + 64 > room) {
-        difference.large.push_back(std::move(entry));
-        return take(0, path);
-      }
-      auto content = content_of_file(at, name, room);
-      if (content) {
-        entry.content = std::move(*content);
-      } else {
-        entry.mode &= ~static_cast<mode_t>(S_IFMT);  // not to be read, or grown meanwhile
-      }
-    }
-    TRY(take(entry.content.size(), path));
-    difference.other.push_back(std::move(entry));
+    if (const auto at = later.find(path); at != later.end() && same_file(at->second, stamp)) return {};
+    found.push_back({path, stamp});
     return {};
   };
   TRY(walk_folder(root, meet, [&](const std::string& path, bool is_too_deep) -> Status {
@@ -306,12 +353,10 @@ Result<FolderDifference> difference_from(const fs::path& root, std::string_view 
   for (const auto& [path, entry] : known) {
     if (entry.is_there) continue;
     const auto hides = [at = std::string(path) + '/'](const std::string& folder) { return at.starts_with(folder); };
-    if (std::any_of(closed.begin(), closed.end(), hides)) continue;
-    TRY(take(0, std::string(path)));
-    difference.gone.emplace_back(path);
+    if (std::none_of(closed.begin(), closed.end(), hides)) found.push_back({std::string(path), std::nullopt});
   }
-  std::sort(difference.gone.begin(), difference.gone.end());
-  return difference;
+  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.path < b.path; });
+  return part_of(root, found, page);
 }
 
 std::string encode(const FolderDifference& difference) {
@@ -320,6 +365,8 @@ std::string encode(const FolderDifference& difference) {
   put_number(bytes, difference.gone.size());
   for (const auto& path : difference.gone) put_text(bytes, path);
   put_text(bytes, pack_entries(difference.large));
+  put_text(bytes, difference.next);
+  put_number(bytes, difference.rest);
   return bytes;
 }
 
@@ -329,6 +376,8 @@ Result<FolderDifference> decode_folder_difference(std::string_view bytes) {
   difference.other = TRY(read_tree(TRY(fields.text())));
   for (uint64_t left = TRY(fields.number()); left > 0; --left) difference.gone.push_back(TRY(fields.text()));
   difference.large = TRY(read_tree(TRY(fields.text())));
+  difference.next = TRY(fields.text());
+  difference.rest = TRY(fields.number());
   return difference;
 }
 

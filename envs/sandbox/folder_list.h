@@ -21,6 +21,9 @@
 namespace tandem::envs {
 
 inline constexpr size_t kMostListedFiles = 1'000'000;
+inline constexpr size_t kMostChanged = 200'000;                           // entries that are taken of a workspace
+inline constexpr size_t kLargestChanged = size_t{512} << 20;              // bytes of their files together
+inline constexpr size_t kLargestChangedFile = kLargestTree - (1u << 20);  // and of one
 
 struct FileStamp {
   uint32_t mode = 0;
@@ -74,17 +77,27 @@ bool for_each_listed(std::string_view entries, const auto& visit) {
   return true;
 }
 
+// A part of a difference, by the order of paths: a message takes no more.
+struct FolderPage {
+  std::string from;                     // its first path; empty: the first of all
+  uint64_t entries = kMostTreeEntries;  // at most
+  uint64_t bytes = kLargestTree;        // of content and paths, at most
+  uint64_t left = kLargestChanged;      // of content, in this part and all that follow
+};
+
 // What a workspace holds that its folder did not hold when it began, nor holds now.
 struct FolderDifference {
   std::vector<TreeEntry> other;   // changed, or new; folders where their mode is other
   std::vector<std::string> gone;  // what was there at the beginning; nothing that cannot be looked at by now
   std::vector<TreeEntry> large;   // changed or new, and more than there was room for: without content
+  std::string next;               // the first path that is not in it any more; empty: that was all
+  uint64_t rest = 0;              // how many are not
 };
 
-// Of what lies below `root`. `begin`: what the folder held; `meanwhile`: what it holds now that is other (both packed).
-// kExhausted for more entries than file_tree.h takes.
+// Of what lies below `root`, where nothing runs. `begin`: what the folder held; `meanwhile`: what it holds now that is
+// other (both packed). Every part has at least an entry, as long as there is one.
 Result<FolderDifference> difference_from(const std::filesystem::path& root, std::string_view begin,
-                                         std::string_view meanwhile);
+                                         std::string_view meanwhile, const FolderPage& page = {});
 
 std::string encode(const FolderDifference& difference);
 Result<FolderDifference> decode_folder_difference(std::string_view bytes);

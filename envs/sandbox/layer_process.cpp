@@ -24,6 +24,7 @@
 #include "envs/sandbox/layers.h"
 #include "envs/sandbox/overlay.h"
 #include "envs/sandbox/request_kind.h"
+#include "envs/sandbox/tmpfs_options.h"
 
 namespace tandem::envs {
 
@@ -104,7 +105,7 @@ Status begin(const std::string& tree_of_layer, uint64_t bytes, const std::vector
   if (taken >= bytes) return Status::exhausted("what a sandbox begins on takes all of its disk");
   const auto own = tree_of_layer + kWritten, files = own + kLayerProcessFiles, work = own + kWork;
   TRY(check(mkdir(own.c_str(), 0700), own));
-  const auto size = "mode=700,nr_inodes=65536,size=" + std::to_string(bytes - taken);
+  const auto size = "mode=700," + tmpfs_bounds(bytes - taken);
   TRY(check(mount("tandem", own.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, size.c_str()), own));
   for (const auto& folder : {files, work}) TRY(check(mkdir(folder.c_str(), 0700), folder));
   TRY(look_like(files, top));

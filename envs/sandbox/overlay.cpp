@@ -19,12 +19,12 @@
 #include "envs/sandbox/confine.h"
 #include "envs/sandbox/descriptors.h"
 #include "envs/sandbox/request_kind.h"
+#include "envs/sandbox/tmpfs_options.h"
 
 namespace tandem::envs {
 namespace {
 
 constexpr const char* kFolderParts = "folder";  // the message that has them
-constexpr uint64_t kMostOverlayFiles = 65536;   // of what is written, as of other workspaces
 
 Status unfit_unless(bool worked, const std::string& what) {
   if (worked) return {};
@@ -158,8 +158,7 @@ Result<FileDescriptor> workspace_over(const FolderParts& parts, uint64_t disk_by
   const auto hidden = text_of_file(parts.hidden);
   const auto paths = static_cast<uint64_t>(std::count(hidden.begin(), hidden.end(), '\0'));
 
-  const auto size =
-      "mode=755,size=" + std::to_string(disk_bytes) + ",nr_inodes=" + std::to_string(kMostOverlayFiles + 4 * paths);
+  const auto size = "mode=755," + tmpfs_bounds(disk_bytes, 4 * paths);
   TRY(unfit_unless(mount("tandem", place.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, size.c_str()) == 0, "tmpfs"));
   const auto files = place + "/files", work = place + "/work", lower = place + "/below";
   for (const auto& folder : {files, work, lower}) TRY(unfit_unless(mkdir(folder.c_str(), 0700) == 0, folder));

@@ -22,6 +22,7 @@
 #include "envs/sandbox/overlay.h"
 #include "envs/sandbox/request_kind.h"
 #include "envs/sandbox/root_contents.h"
+#include "envs/sandbox/tmpfs_options.h"
 
 namespace tandem::envs {
 namespace {
@@ -77,7 +78,7 @@ Status write_text(const std::string& path, std::string_view text) {
 Status folder(const std::string& path) { return root_check(mkdir(path.c_str(), 0755), path); }
 
 Status small_tmpfs(const std::string& path, uint64_t bytes, const char* mode) {
-  const auto options = "size=" + std::to_string(bytes) + ",nr_inodes=65536,mode=" + mode;
+  const auto options = tmpfs_bounds(bytes) + ",mode=" + mode;
   return root_check(mount("tandem", path.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, options.c_str()), "tmpfs at " + path);
 }
 

@@ -162,14 +162,17 @@ Result<std::string> source_lines(std::string_view question) {
 }
 
 // The list: how long the first part is, and both.
-std::string serve_folder_changes(int descriptor) {
+std::string serve_folder_changes(FieldReader& request, int descriptor) {
   const auto text = read_whole(descriptor);
   FieldReader fields(text);
   return serve_sources("", [&](std::string_view) -> Result<std::string> {
+    FolderPage page;
+    page.from = TRY(request.text());
+    for (uint64_t* const number : {&page.entries, &page.bytes, &page.left}) *number = TRY(request.number());
     const auto begin = TRY(fields.number());
     const auto lists = fields.rest();
     if (begin > lists.size()) return fail(Status::corrupt("the list of a folder's files is cut"));
-    return encode(TRY(difference_from(kRoot, lists.substr(0, begin), lists.substr(begin))));
+    return encode(TRY(difference_from(kRoot, lists.substr(0, begin), lists.substr(begin), page)));
   });
 }
 
@@ -227,7 +230,7 @@ std::string serve_request(RequestKind kind, FieldReader& fields, const Session& 
       return reply;
     }
     case RequestKind::kFolderChanges:
-      return serve_folder_changes(descriptor);
+      return serve_folder_changes(fields, descriptor);
     case RequestKind::kSourceChanges:
       return serve_sources(fields.rest(), source_changes);
     case RequestKind::kSourceLines:

@@ -7,6 +7,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <iterator>
 #include <mutex>
 
 #include "base/text.h"
@@ -331,15 +333,48 @@ Result<std::string> ServedSandbox::ask_about_sources(RequestKind kind, std::stri
 }
 
 Result<FolderDifference> ServedSandbox::folder_difference(std::string_view begin, std::string_view meanwhile) {
+  FolderDifference all;
+  FolderPage page;
+  uint64_t count = 0;
+  for (;;) {
+    page.entries = std::min<uint64_t>(kMostTreeEntries, kMostChanged - count);
+    auto part = TRY(part_of_difference(begin, meanwhile, page));
+    const size_t entries = part.other.size() + part.gone.size() + part.large.size();
+    uint64_t bytes = 0;
+    for (const auto& entry : part.other) bytes += entry.content.size();
+    // Nothing that a sandbox says is trusted: it must come to an end.
+    const bool goes_on = part.next.empty() || (entries > 0 && part.next > page.from);
+    if (!goes_on || entries > page.entries)
+      return fail(Status::corrupt("the sandbox does not tell its files in order"));
+    count += entries;
+    page.left -= std::min(page.left, bytes);
+    std::ranges::move(part.other, std::back_inserter(all.other));
+    std::ranges::move(part.gone, std::back_inserter(all.gone));
+    std::ranges::move(part.large, std::back_inserter(all.large));
+    if (part.next.empty()) return all;
+    if (count >= kMostChanged) {
+      all.next = std::move(part.next);
+      all.rest = part.rest;
+      return all;
+    }
+    page.from = std::move(part.next);
+  }
+}
+
+Result<FolderDifference> ServedSandbox::part_of_difference(std::string_view begin, std::string_view meanwhile,
+                                                           const FolderPage& page) {
   const FileDescriptor list(memfd_create("tandem-list", MFD_CLOEXEC));
   if (!list) return fail(Status::from_errno("memfd", errno));
-  std::string head;
+  std::string head, question;
   put_number(head, begin.size());
   for (const auto part : {std::string_view(head), begin, meanwhile}) TRY(write_all(list.get(), part, "list of files"));
   if (lseek(list.get(), 0, SEEK_SET) != 0) return fail(Status::from_errno("list of files", errno));
+  put_text(question, page.from);
+  for (const uint64_t number : {page.entries, page.bytes, page.left}) put_number(question, number);
   constexpr double kBytesOfFile = 60;  // of the list, at least for one whose path is not short
-  const double seconds = kCollectTime + static_cast<double>(begin.size()) / kBytesOfFile / kFilesPerSecond;
-  const auto reply = TRY(requests_.request(RequestKind::kFolderChanges, "", seconds, {}, list.get()));
+  const double seconds = kCollectTime + static_cast<double>(begin.size()) / kBytesOfFile / kFilesPerSecond +
+                         static_cast<double>(kMostChanged) / kFilesPerSecond;
+  const auto reply = TRY(requests_.request(RequestKind::kFolderChanges, question, seconds, {}, list.get()));
   if (reply.empty())
     return fail(Status::exhausted("looking at the files was killed, perhaps for using too much memory"));
   FieldReader fields(reply);

@@ -76,6 +76,8 @@ class ServedSandbox : public Sandbox,
   Status take_own_trees();
   Status can_be_sealed() const;
   Result<std::string> ask_about_sources(RequestKind kind, std::string_view question);
+  Result<FolderDifference> part_of_difference(std::string_view begin, std::string_view meanwhile,
+                                              const FolderPage& page);
 
   FileDescriptor errors_;  // until it is ready
   Requests requests_;

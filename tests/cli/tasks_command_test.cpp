@@ -3,8 +3,10 @@
 
 #include <fstream>
 
+#include "envs/packages/lock.h"
 #include "envs/tools/process.h"
 #include "tests/cli/run_fixture.h"
+#include "tests/envs/package_registry.h"
 
 namespace tandem {
 namespace {
@@ -101,6 +103,93 @@ TEST_F(TasksCommand, validates_and_says_by_its_exit_code_what_came_out) {
   EXPECT_EQ(tasks("validate " + lacking).second, 3);
   EXPECT_EQ(tasks("validate " + put("worse.yaml", "instrution: x\n")).second, 2);
   EXPECT_EQ(tasks("validate workspace:set --count 2 --repeats 1").second, 0);
+}
+
+// With the registries, the lock and the cache that a run has.
+class TasksWithPackages : public TasksCommand {
+ protected:
+  void SetUp() override {
+    if (std::system("/usr/bin/python3 -m pip --version > /dev/null 2>&1") != 0)
+      GTEST_SKIP() << "this machine has no pip";
+    registry_.put_project("hello", {{"1.0", "2024-01-01T00:00:00Z", envs::PackageRegistry::wheel("hello", "1.0")}});
+    put("set/tested.yaml",
+        "instruction: Write MATO into BIDU.\nfiles: {start.txt: x}\n"
+        "check: {commands: [{run: \"cat BIDU && python3 -c 'import hello; print(hello.version)'\", output: "
+        "\"MATO\\n1.0\\n\"}]}\nsolution: {files: {BIDU: \"MATO\\n\"}}\n");
+    put("set/set_up.yaml",
+        "instruction: What is the version?\nsetup: [\"python3 -m pip install -q hello && python3 -c 'import hello'\"]\n"
+        "check: {answer: '1.0'}\nsolution: {answer: '1.0'}\n");
+  }
+  std::pair<std::string, int> with(const std::string& words) {
+    const auto result =
+        envs::run_process({.argv = {"/bin/sh", "-c", "'" TANDEM_BINARY "' tasks " + words},
+                           .directory = TANDEM_SOURCE_DIR,
+                           .environment = {"PATH=/usr/bin:/bin", "XDG_CACHE_HOME=" + (folder_ / "cache").string()},
+                           .time_limit_s = 240});
+    return result ? std::pair(result->output, result->exit_code) : std::pair(result.error().message(), -1);
+  }
+  std::string set() const { return (folder_ / "set").string(); }
+  std::string lock() const { return (folder_ / "locked/packages.lock").string(); }
+  std::string registry() const { return "--packages pypi=" + registry_.url("/simple/"); }
+
+  envs::PackageRegistry registry_;
+  static constexpr const char* kWheel = "/files/hello-1.0-py3-none-any.whl";
+  static constexpr const char* kInstalled = " --packages-set 'install=[pypi hello==1.0]'";
+};
+
+TEST_F(TasksWithPackages, that_tests_and_setups_need_are_proved_recorded_and_replayed_offline) {
+  fs::create_directories(folder_ / "locked");
+  const auto none = with("validate " + set() + " --repeats 1");
+  EXPECT_NE(none.second, 0) << none.first;
+  const auto proved =
+      with("validate " + set() + " --repeats 2 " + registry() + kInstalled + " --packages-record " + lock());
+  EXPECT_EQ(proved.second, 0) << proved.first;
+  EXPECT_EQ(registry_.asked(kWheel), 1) << "fetched once for all attempts";
+  EXPECT_EQ(registry_.asked("/simple/hello/"), 1);
+  EXPECT_THAT(proved.first, HasSubstr("env.packages.pypi=" + registry_.url("/simple/")));
+  EXPECT_THAT(proved.first, HasSubstr("'env.packages.install=[pypi hello==1.0]' env.packages.lock=" + lock()));
+  const auto locked = envs::read_package_lock(lock());
+  ASSERT_TRUE(locked.has_value()) << locked.error().to_string();
+  EXPECT_TRUE(locked->contains("pypi/files/hello/hello-1.0-py3-none-any.whl"));
+
+  const auto url = registry();
+  registry_.stop();
+  const auto replayed = with("validate " + set() + " --repeats 1 " + url + kInstalled + " --packages-lock " + lock() +
+                             " --packages-set offline=true");
+  EXPECT_EQ(replayed.second, 0) << replayed.first;
+  const auto tried = with("try " + set() + " tested --solution " + url + kInstalled + " --packages-lock " + lock() +
+                          " --packages-set offline=true");
+  EXPECT_EQ(tried.second, 0) << tried.first;
+  // A registry that is away is no mistake of the task.
+  const auto away = with("validate " + set() + " set_up --json --repeats 1 " + url + " 2>/dev/null");
+  EXPECT_EQ(away.second, 1) << away.first;
+  EXPECT_EQ(Json::parse(away.first).at("tasks")[0].at("verdict"), "error");
+}
+
+TEST_F(TasksWithPackages, of_a_run_s_config_are_taken_and_verdicts_count_for_the_same_ones_alone) {
+  const auto config =
+      put("run.yaml", "env:\n  packages: {pypi: \"" + registry_.url("/simple/") + "\", install: [pypi hello==1.0]}\n");
+  const auto command = "validate " + set() + " tested --repeats 1 --results " + (folder_ / "verdicts.jsonl").string();
+  EXPECT_EQ(with(command).second, 1);
+  const auto proved = with(command + " --packages-config " + config);
+  EXPECT_EQ(proved.second, 0) << proved.first;
+  EXPECT_THAT(proved.first, HasSubstr("Next: tandem run " + config));
+  EXPECT_THAT(with(command + " --packages-config " + config).first, HasSubstr("1 of 1 tasks are in"));
+  EXPECT_EQ(with(command).second, 1) << "without them it is still failed";
+}
+
+TEST_F(TasksWithPackages, are_refused_by_flag_and_key_where_they_are_none) {
+  const auto said = [&](const std::string& flags, const std::string& words) {
+    const auto [output, code] = with("validate " + set() + " " + flags);
+    EXPECT_EQ(code, 2) << output;
+    EXPECT_THAT(output, HasSubstr(words));
+  };
+  said("--packages pypy", "--packages: \"pypy\" is no registry; did you mean \"pypi\"?");
+  said(registry() + " --packages-set instal=x", "--packages-set");
+  said(registry() + " --packages-set before=soon", "env.packages.before is \"soon\"");
+  said(registry() + " --packages-lock /nowhere/packages.lock", "there is no file /nowhere/packages.lock");
+  said("--packages-record x", "--packages-record: nothing can be recorded");
+  said("--packages-set offline=true", "must name a registry");
 }
 
 TEST_F(TasksCommand, writes_tasks_to_begin_with_that_are_proved_and_refuse_a_cheat) {

@@ -55,7 +55,7 @@ class Changes : public testing::Test {
   }
   // What became of each change, in words.
   std::vector<std::string> written(const std::vector<Change>& all) {
-    const auto outcomes = write_back(user_.path, all);
+    const auto outcomes = write_back(user_.path, all, {}, batches_);
     EXPECT_TRUE(outcomes) << outcomes.error().message();
     std::vector<std::string> found;
     for (size_t i = 0; i < all.size(); ++i)
@@ -67,6 +67,7 @@ class Changes : public testing::Test {
 
   Scratch user_, copy_;
   std::vector<TreeEntry> before_;
+  WriteBatches batches_;
 };
 
 TEST_F(Changes, each_is_found_by_its_kind_and_times_are_none) {
@@ -238,6 +239,7 @@ TEST_F(Changes, any_changes_are_carried_over_and_taken_back_whole) {
   Random random(6);
   const std::string names[] = {"a.txt", "dir", "dir/b.txt", "dir/c.txt", "n", "n/m", "n/m/o", "run.sh"};
   for (int round = 0; round < 60; ++round) {
+    batches_ = round % 2 == 0 ? WriteBatches{} : WriteBatches{.few = 0, .files = 3, .bytes = 3};
     for (int edit = 0; edit < 6; ++edit) {
       const auto path = copy_.path / random.pick(names);
       std::error_code ignored;

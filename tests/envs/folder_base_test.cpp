@@ -198,13 +198,14 @@ TEST_F(FolderBases, sizes_count_of_what_is_changed_alone) {
   EXPECT_THAT(told(changes()), ElementsAre("changed a.txt"));
   in("rm large.bin");
   EXPECT_THAT(told(changes()), ElementsAre("changed a.txt",
-                                           "deleted large.bin: what it replaces is more than the 48 MiB "
-                                           "that are kept for undoing"));
+                                           "deleted large.bin: what it replaces is more than is kept for undoing: 47 "
+                                           "MiB of one file, and 512 MiB altogether"));
   in("head -c 52000000 /dev/zero > built");
   in("echo y > small");
   EXPECT_THAT(told(changes()),
               UnorderedElementsAre("changed a.txt", HasSubstr("deleted large.bin"),
-                                   "new built: it is too large for the 48 MiB that are taken of all changes together",
+                                   "new built: it is too large: 47 MiB are taken of one file, and 512 MiB of all "
+                                   "changes together",
                                    "new small"));
   const auto all = changes();
   const auto after = written(all);
@@ -212,6 +213,72 @@ TEST_F(FolderBases, sizes_count_of_what_is_changed_alone) {
   EXPECT_FALSE(fs::exists(user_.path / "built"));
   in("rm built");
   EXPECT_TRUE(work_->changes());
+}
+
+TEST_F(FolderBases, more_than_one_message_takes_is_told_in_parts) {
+  BEGIN();
+  // 70 MB in 60,000 entries, and deletions.
+  in("python3 -c \"import os\nfor i in range(600):\n  os.mkdir(f'd{i:03}')\n  for j in range(100): "
+     "open(f'd{i:03}/{j}', "
+     "'w').write(f'{i} {j} ' + 'x' * 1150)\"");
+  in("rm -r deep src/b.py");
+  const auto all = changes();
+  EXPECT_EQ(all.size(), 60600u + 4);
+  EXPECT_TRUE(std::ranges::is_sorted(all, {}, &Change::path));
+  size_t refused = 0;
+  for (const auto& change : all) refused += !change.refused.empty();
+  EXPECT_EQ(refused, 0u);
+  const auto last = std::ranges::find(all, "d599/99", &Change::path);
+  ASSERT_NE(last, all.end());
+  EXPECT_EQ(last->after->content, "599 99 " + std::string(1150, 'x'));
+}
+
+TEST(FolderBasesElsewhere, a_difference_in_parts_is_the_whole_one) {
+  Scratch root;
+  std::string begin;
+  for (int i = 0; i < 40; ++i) {
+    const auto path = fmt::format("dir-{}/file {}", i % 7, i);
+    if (i % 5 == 0)
+      put_listed(begin, path, {.mode = S_IFREG | 0644, .size = 1});  // gone
+    else
+      root.put(path, std::string(static_cast<size_t>(i) * 10, 'x'));
+  }
+  fs::create_symlink("dir-1", root.path / "dir-0/link");
+  const auto whole = difference_from(root.path, begin, "");
+  ASSERT_TRUE(whole.has_value());
+  EXPECT_EQ(whole->gone.size(), 8u);
+  EXPECT_EQ(whole->other.size(), 32u + 7 + 1);
+  EXPECT_EQ(whole->next, "");
+  const auto told = [](const FolderDifference& part, std::vector<std::string> all) {
+    for (const auto& entry : part.other) all.push_back(entry.path + "=" + entry.content);
+    for (const auto& path : part.gone) all.push_back(path + " gone");
+    for (const auto& entry : part.large) all.push_back(entry.path + " large");
+    return all;
+  };
+  for (const auto& [entries, bytes] : {std::pair<uint64_t, uint64_t>{1, 1 << 20}, {3, 1 << 20}, {1000, 700}, {5, 1}}) {
+    std::vector<std::string> all;
+    FolderPage page{.from = "", .entries = entries, .bytes = bytes};
+    for (int parts = 0; parts < 100; ++parts) {
+      const auto part = difference_from(root.path, begin, "", page);
+      ASSERT_TRUE(part.has_value());
+      const auto again = decode_folder_difference(encode(*part));
+      ASSERT_TRUE(again.has_value());
+      EXPECT_EQ(again->next, part->next);
+      all = told(*again, std::move(all));
+      EXPECT_EQ(all.size() + part->rest, 48u);
+      page.from = part->next;
+      if (page.from.empty()) break;
+    }
+    EXPECT_THAT(all, testing::UnorderedElementsAreArray(told(*whole, {}))) << entries << " " << bytes;
+  }
+  // What there is no room for is named without its content, and all else is there.
+  const auto little = difference_from(root.path, begin, "", {.left = 500});
+  ASSERT_TRUE(little.has_value());
+  uint64_t content = 0;
+  for (const auto& entry : little->other) content += S_ISREG(entry.mode) ? entry.content.size() : 0;
+  EXPECT_LE(content, 500u);
+  EXPECT_GT(content, 300u);
+  EXPECT_EQ(little->other.size() + little->large.size(), whole->other.size());
 }
 
 TEST_F(FolderBases, a_folder_that_a_program_closes_is_not_taken_for_empty) {

@@ -326,6 +326,103 @@ TEST_F(Packages, have_a_lock_that_is_read_strictly) {
               testing::AllOf(HasSubstr("packages.lock"), HasSubstr("has no digest or no URL")));
 }
 
+// A line an entry, so that an entry costs a line and not the file.
+class PackageLockFile : public testing::Test {
+ protected:
+  fs::path file() const { return scratch_.path / kLockName; }
+  PackageLock open(const LockLimits& limits = {}) {
+    auto lock = PackageLock::open(file(), limits);
+    EXPECT_TRUE(lock.has_value()) << lock.error().to_string();
+    return std::move(*lock);
+  }
+  static LockedFile page(const std::string& content) {
+    return {
+        .sha256 = sha256_of(content), .url = "https://registry.example/x", .bytes = content.size(), .is_page = true};
+  }
+  Scratch scratch_;
+};
+
+TEST_F(PackageLockFile, grows_by_a_line_and_is_read_again) {
+  auto lock = open();
+  ASSERT_TRUE(lock.record("pypi/simple/a", page("a"), "a").has_value());
+  const auto before = scratch_.get(kLockName);
+  ASSERT_TRUE(lock.record("pypi/simple/b", page("b"), "b").has_value());
+  const auto after = scratch_.get(kLockName);
+  EXPECT_TRUE(after.starts_with(before)) << after;
+  EXPECT_EQ(std::ranges::count(after, '\n'), 3);
+  const auto read = read_package_lock(file());
+  ASSERT_TRUE(read.has_value()) << read.error().to_string();
+  EXPECT_EQ(read->size(), 2u);
+  EXPECT_EQ(read->at("pypi/simple/b"), page("b"));
+  EXPECT_EQ(scratch_.get("packages/" + sha256_of("b")), "b");
+}
+
+TEST_F(PackageLockFile, of_two_processes_holds_what_was_recorded_first) {
+  auto one = open(), other = open();
+  ASSERT_TRUE(one.record("pypi/simple/a", page("a"), "a").has_value());
+  EXPECT_EQ(other.find("pypi/simple/a"), std::nullopt);
+  EXPECT_EQ(other.find_written("pypi/simple/a"), page("a"));
+  EXPECT_EQ(*other.record("pypi/simple/b", page("b"), "b"), page("b"));
+  EXPECT_EQ(*one.record("pypi/simple/b", page("another"), "another"), page("b"));
+  EXPECT_EQ(read_package_lock(file())->size(), 2u);
+}
+
+TEST_F(PackageLockFile, that_was_cut_short_anywhere_goes_on) {
+  {
+    auto lock = open();
+    for (const char* name : {"a", "b", "c"}) ASSERT_TRUE(lock.record(name, page(name), name).has_value());
+  }
+  const auto whole = scratch_.get(kLockName);
+  const size_t head = whole.find('\n') + 1;
+  for (size_t cut = head; cut <= whole.size(); ++cut) {
+    const auto kept = whole.substr(0, cut);
+    scratch_.put(kLockName, kept);
+    auto lock = open();
+    ASSERT_TRUE(lock.record("d", page("d"), "d").has_value()) << cut;
+    const auto read = read_package_lock(file());
+    ASSERT_TRUE(read.has_value()) << cut << ": " << read.error().to_string();
+    EXPECT_EQ(read->size(), static_cast<size_t>(std::ranges::count(kept, '\n')));  // of the head, and of d
+    EXPECT_TRUE(read->contains("d"));
+  }
+}
+
+TEST_F(PackageLockFile, of_format_1_is_read_and_written_anew_with_its_next_entry) {
+  const auto old =
+      dump_json({{"format", 1},
+                 {"entries", Json::object({{"pypi/simple/a", Json::object({{"sha256", sha256_of("a")},
+                                                                           {"bytes", 1},
+                                                                           {"url", "https://registry.example/x"},
+                                                                           {"page", true}})}})}});
+  scratch_.put(kLockName, old + "\n");
+  auto lock = open();
+  EXPECT_EQ(lock.find("pypi/simple/a"), page("a"));
+  EXPECT_EQ(scratch_.get(kLockName), old + "\n");
+  ASSERT_TRUE(lock.record("pypi/simple/b", page("b"), "b").has_value());
+  EXPECT_TRUE(scratch_.get(kLockName).starts_with("{\"format\":2}\n"));
+  EXPECT_EQ(read_package_lock(file())->size(), 2u);
+  EXPECT_EQ(open().find("pypi/simple/a"), page("a"));
+}
+
+TEST_F(PackageLockFile, has_bounds_that_are_named_and_are_no_word_about_a_package) {
+  auto lock = open({.entries = 2, .page_bytes = 6});
+  ASSERT_TRUE(lock.record("a", page("four"), "four").has_value());
+  const auto too_large = lock.record("b", page("three"), "three");
+  ASSERT_FALSE(too_large.has_value());
+  EXPECT_EQ(too_large.error().code(), Code::kUnavailable);
+  EXPECT_THAT(too_large.error().message(), HasSubstr("is the most"));
+  ASSERT_TRUE(lock.record("c", page("c"), "c").has_value());
+  const auto too_many = lock.record("d", page("d"), "d");
+  ASSERT_FALSE(too_many.has_value());
+  EXPECT_THAT(too_many.error().message(), HasSubstr("packages.lock has 2 entries, the most of a lock"));
+  EXPECT_EQ(read_package_lock(file())->size(), 2u);
+}
+
+TEST_F(PackageLockFile, with_a_line_that_is_none_is_refused_by_its_number) {
+  scratch_.put(kLockName, "{\"format\":2}\n{\"key\":\"a\",\"sha256\":\"ab\"}\n");
+  EXPECT_THAT(read_package_lock(file()).error().to_string(),
+              testing::AllOf(HasSubstr("packages.lock"), HasSubstr("line 2: the entry \"a\" has no digest or no URL")));
+}
+
 TEST_F(Packages, of_npm_have_their_archives_here) {
   const auto archive = PackageRegistry::archive_of_npm("@us/pad", "1.2.3");
   registry_.put_npm("@us/pad", "1.2.3", archive);

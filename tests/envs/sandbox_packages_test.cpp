@@ -107,6 +107,16 @@ TEST_P(SandboxPackages, apt_downloads_what_dpkg_unpacks) {
       "apt-get update 2>&1 && apt-get download greeting 2>&1 && dpkg -x greeting_*.deb unpacked 2>&1 && cat "
       "unpacked/usr/share/greeting");
   EXPECT_THAT(said, HasSubstr("\nhello\n"));
+  open({.debian = registry_.url("/debian/"),
+        .debian_suites = {"bookworm main"},
+        .debian_keyring = "",
+        .install = {"debian greeting"}});
+  InstalledBackend installed(*backend_, cache_, nullptr);
+  const auto sandbox = installed.create(spec_);
+  ASSERT_TRUE(sandbox.has_value()) << sandbox.error().to_string();
+  const auto outcome = (*sandbox)->call("run_terminal_cmd", {{"command", "cat ~/.debian/usr/share/greeting && pwd"}});
+  ASSERT_TRUE(outcome.has_value());
+  EXPECT_EQ(outcome->output, "hello\n/workspace\n") << "what installed left the shell where it was";
 }
 
 // A Dockerfile's `pip install`, where a registry is open.

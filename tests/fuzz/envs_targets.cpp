@@ -293,7 +293,9 @@ void source_messages(std::string_view bytes) {
 void folder_difference(std::string_view bytes) {
   if (const auto difference = envs::decode_folder_difference(bytes)) {
     const auto again = envs::decode_folder_difference(envs::encode(*difference));
-    if (!again || again->gone != difference->gone || again->other.size() != difference->other.size()) __builtin_trap();
+    if (!again || again->gone != difference->gone || again->other.size() != difference->other.size() ||
+        again->next != difference->next || again->rest != difference->rest)
+      __builtin_trap();
   }
   envs::for_each_listed(bytes, [](std::string_view path, const envs::FileStamp&) {
     if (path.empty() || path.find('\0') != std::string_view::npos) __builtin_trap();
@@ -303,7 +305,9 @@ std::vector<std::string> folder_difference_seeds() {
   std::string list;
   envs::put_listed(list, "src/a.py", {.mode = 0100644, .size = 5, .modified = 1, .changed = 2, .number = 3});
   const envs::FolderDifference difference{.other = {{.mode = 0100644, .path = "a.txt", .content = "one"}},
-                                          .gone = {"src/b.py"}};
+                                          .gone = {"src/b.py"},
+                                          .next = "src/c.py",
+                                          .rest = 2};
   return {envs::encode(difference), list + list};
 }
 std::vector<std::string> source_messages_seeds() {

@@ -53,6 +53,8 @@ std::vector<std::string> package_indexes_seeds() {
       "Package: p\nFilename: ./pool/p.deb\nSize: 12\nSHA256: " + digest + "\n\n",
       R"({"format":1,"entries":{"pypi/simple/hello":{"sha256":")" + digest +
           R"(","bytes":3,"url":"https://registry.example/","page":true}}})",
+      "{\"format\":2}\n{\"key\":\"pypi/simple/hello\",\"sha256\":\"" + digest +
+          "\",\"bytes\":3,\"url\":\"https://registry.example/\",\"page\":true}\n{\"key\":\"cut",
       "../../a/./b?c#d"};
 }
 
