@@ -30,9 +30,13 @@ Result<std::vector<envs::Task>> made_tasks(const Suite& suite) {
 }
 
 Result<std::vector<envs::Task>> written_tasks(const Suite& suite) {
-  const auto set = TRY(envs::TaskSet::read(suite.tasks.path, {.heldout_share = suite.tasks.heldout_share,
-                                                              .kinds = suite.tasks.set_kinds,
-                                                              .recipes = envs::recipes_from(suite.tasks.recipes)}));
+  const auto set = TRY(envs::TaskSet::read(
+      suite.tasks.path, {.heldout_share = suite.tasks.heldout_share,
+                         .kinds = suite.tasks.set_kinds,
+                         .recipes = envs::recipes_from(suite.tasks.recipes),
+                         .leave_out = [&](const envs::Task& task) {
+                           return envs::check_needs(task, !suite.env.packages.pypi.empty()).message();
+                         }}));
   struct Placed {
     size_t number = 0;  // in its kind
     const envs::Task* task = nullptr;

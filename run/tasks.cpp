@@ -18,10 +18,12 @@ using envs::Split;
 
 fs::path record_path(const fs::path& run_dir) { return run_dir / "tasks.json"; }
 
-Result<envs::TaskSet> read_set(const RunConfig& config, const fs::path& path) {
+Result<envs::TaskSet> read_set(const RunConfig& config, const fs::path& path,
+                               std::function<std::string(const envs::Task&)> leave_out) {
   return envs::TaskSet::read(path, {.heldout_share = config.tasks.heldout_share,
                                     .kinds = config.tasks.set_kinds,
-                                    .recipes = envs::recipes_from(config.tasks.recipes)});
+                                    .recipes = envs::recipes_from(config.tasks.recipes),
+                                    .leave_out = std::move(leave_out)});
 }
 
 Json json_of(const envs::TaskSet& set) {
@@ -65,7 +67,9 @@ size_t count(const envs::TaskSet& set, Split split) {
 }  // namespace
 
 Result<envs::TaskSet> read_task_set(const RunConfig& config) {
-  auto set = TRY(read_set(config, config.tasks.path));
+  auto set = TRY(read_set(config, config.tasks.path, [&](const envs::Task& task) {
+    return envs::check_needs(task, !config.env.packages.pypi.empty()).message();
+  }));
   if (config.run.steps > 0 && count(set, Split::kTrain) == 0) {
     return fail(Status::invalid(fmt::format("all {} tasks of {} are held out; nothing is left to train on",
                                             set.tasks().size(), config.tasks.path))
@@ -89,9 +93,13 @@ Result<envs::TaskSet> read_recorded_tasks(const RunConfig& config, const fs::pat
     return fail(Status::corrupt(path.string() + " is not what was written"));
   }
   const auto source = record.at("path").get<std::string>();
-  auto set = TRY(read_set(config, source));
-  const Json now = json_of(set);
   const Json& then = record.at("tasks");
+  std::set<std::string> names;  // what lacked something when the run began stays left out
+  for (const Json& task : then) names.insert(task.value("name", std::string()));
+  auto set = TRY(read_set(config, source, [&](const envs::Task& task) {
+    return names.contains(task.name) ? std::string() : "was not there, or lacked something, when the run began";
+  }));
+  const Json now = json_of(set);
   if (now == then) return set;
   std::string what = fmt::format("it has {} tasks, where there were {}", now.size(), then.size());
   for (size_t i = 0; now.size() == then.size() && i < now.size(); ++i) {

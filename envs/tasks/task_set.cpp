@@ -27,7 +27,8 @@ bool is_yaml(const fs::path& path) { return path.extension() == ".yaml" || path.
 // Collects the tasks below a path, in the order of their names.
 class TaskSetWalk {
  public:
-  TaskSetWalk(const fs::path& root, Recipes recipes) : root_(root), recipes_(recipes) {
+  TaskSetWalk(const fs::path& root, const TaskSetOptions& options)
+      : root_(root), recipes_(options.recipes), leave_out_(options.leave_out) {
     const auto absolute = fs::absolute(root).lexically_normal();
     own_name_ = absolute.has_filename() ? absolute.stem().string() : absolute.parent_path().stem().string();
   }
@@ -42,14 +43,14 @@ class TaskSetWalk {
       auto task = read_harbor_task(path, recipes_, why);
       if (!task) return skip(path, why);
       if (is_built_image(task->image)) recipes_of_images_[task->image] = path / "environment";
-      return add(std::move(*task), path);
+      return add_foreign(std::move(*task), path);
     }
     if (is_terminal_bench_task(path)) {
       Mistakes why;
       auto task = read_terminal_bench_task(path, recipes_, why);
       if (!task) return skip(path, why);
       if (is_built_image(task->image)) recipes_of_images_[task->image] = path;
-      return add(std::move(*task), path);
+      return add_foreign(std::move(*task), path);
     }
     std::vector<fs::path> entries;
     for (const auto& entry : fs::directory_iterator(path, error)) {
@@ -96,7 +97,7 @@ class TaskSetWalk {
       Mistakes why;
       auto tasks = is_foreign ? read_swe_bench(file, why) : read_humanevalpack(file, mistakes_);
       for (auto& line : why.take()) skipped_.push_back({line.substr(0, line.find(": ")), {line}});
-      for (auto& task : tasks) add(std::move(task), file);
+      for (auto& task : tasks) is_foreign ? add_foreign(std::move(task), file) : add(std::move(task), file);
     } else {
       mistakes_.add(file.string(), 0, "is no task; expected .yaml, or .jsonl of HumanEvalPack or SWE-bench");
     }
@@ -118,6 +119,13 @@ class TaskSetWalk {
   }
 
   void skip(const fs::path& source, Mistakes& why) { skipped_.push_back({name_by(source), why.take()}); }
+
+  void add_foreign(Task task, const fs::path& source) {
+    if (task.name.empty()) task.name = name_by(source);
+    if (auto why = leave_out_ ? leave_out_(task) : std::string(); !why.empty())
+      return skipped_.push_back({task.name, {std::move(why)}});
+    add(std::move(task), source);
+  }
 
   void add(Task task, const fs::path& source) {
     if (tasks_.size() == kMostTasks)
@@ -154,6 +162,7 @@ class TaskSetWalk {
 
   const fs::path root_;
   const Recipes recipes_;
+  const std::function<std::string(const Task&)> leave_out_;
   std::map<std::string, fs::path> recipes_of_images_;
   std::string own_name_;
   uint64_t bytes_ = 0;
@@ -201,7 +210,7 @@ Json json_of(const CommandCheck& check) {
 Result<TaskSet> TaskSet::read(const fs::path& path, const TaskSetOptions& options) {
   std::error_code error;
   if (!fs::exists(path, error)) return fail(Status::not_found("there is no file or folder " + path.string()));
-  TaskSetWalk walk(path, options.recipes);
+  TaskSetWalk walk(path, options);
   walk.visit(path);
   TaskSet set;
   set.tasks_ = TRY(walk.take());

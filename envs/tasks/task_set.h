@@ -4,6 +4,7 @@
 // stays on its side whatever is added beside it. Immutable once read; may be used from several threads.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -27,6 +28,8 @@ struct TaskSetOptions {
   std::vector<std::string> kinds;        // only tasks of these; empty: all
   Recipes recipes = Recipes::kFollowed;  // what is made of Dockerfiles
   bool tells_skipped = true;             // a warning in the log for what is left out
+  // Why a task of somebody else's form is left out although it can be followed; empty: it is not. Null: none is.
+  std::function<std::string(const Task&)> leave_out = {};
 };
 
 class TaskSet {
