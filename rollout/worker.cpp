@@ -92,6 +92,7 @@ void Worker::pull() {
 }
 
 void Worker::tick() {
+  settle_trunks();
   step_all(Episode::Tick{engine_.version()});
   const Time now = clock_.now();
   if (now < next_env_check_) return;
@@ -103,7 +104,10 @@ void Worker::tick() {
 
 size_t Worker::active() const {
   return static_cast<size_t>(std::count_if(episodes_.begin(), episodes_.end(),
-                                           [](const auto& e) { return e.second.waiting() <= Waiting::kTools; }));
+                                           [](const auto& e) {
+                                             return e.second.waiting() <= Waiting::kTools ||
+                                                    e.second.waiting() >= Waiting::kTrunk;
+                                           }));
 }
 
 EnvLines::Load Worker::env_load() const {

@@ -7,6 +7,7 @@
 // newest when it was leased, so all of them have such a place as long as batches are formed in this way; when all are
 // complete, one always can be.
 #include <algorithm>
+#include <set>
 
 #include "base/random.h"
 #include "rollout/books/learned_reward.h"
@@ -179,6 +180,7 @@ void Ledger::form_batch(std::span<const uint64_t> chosen) {
   std::vector<std::vector<double>> rewards;  // that are learned from
   double total = 0;
   int episodes = 0;
+  std::set<uint64_t> families;  // that have branched
   for (const uint64_t group : chosen) {
     members.emplace_back();
     rewards.emplace_back();
@@ -194,6 +196,16 @@ void Ledger::form_batch(std::span<const uint64_t> chosen) {
       auto& [sum, count] = summary.kinds[episode.kind];
       sum += *episode.commit->reward;
       ++count;
+      summary.sampled_tokens += episode.commit->sampled_tokens;
+      summary.calls += episode.commit->tool_calls;
+      if (episode.commit->branch_turn > 0) {
+        auto& branches = summary.branches;
+        const uint64_t family = trunk_of(episode).value_or(TrunkTerms{}).family;
+        branches.trunks += families.insert(family).second;
+        ++branches.episodes;
+        branches.inherited_tokens += episode.commit->inherited_tokens;
+        branches.inherited_calls += episode.commit->inherited_calls;
+      }
       for (const auto& [name, value] : episode.commit->terms) {
         if (summary.terms.size() == kMostTerms && !summary.terms.contains(name)) continue;
         auto& [of_term, having] = summary.terms[name];

@@ -120,6 +120,11 @@ std::string Ledger::snapshot() const {
     for (const auto& [name, sums] : groups.terms) terms[name] = {sums.first, sums.second};
     head["steps"].push_back(
         {step, groups.groups, groups.with_signal, groups.success, std::move(kinds), std::move(terms)});
+    if (plan_.branch.ways > 1) {
+      const auto& b = groups.branches;
+      head["steps"].back().push_back({b.trunks, b.episodes, b.inherited_tokens, b.inherited_calls,
+                                      groups.sampled_tokens, groups.calls});
+    }
   }
   if (plan_.heldout_every > 0) {
     head["during"] = {during_step_, open_during_, due_during_};
@@ -214,6 +219,15 @@ Result<Ledger> Ledger::restore(std::string_view snapshot) {
       if (step.size() > 5) {
         for (const auto& [name, sums] : step.at(5).items())
           groups.terms[name] = {sums.at(0).get<double>(), sums.at(1).get<int>()};
+      }
+      if (step.size() > 6) {  // of plans with branches
+        const Json& b = step.at(6);
+        groups.branches = {.trunks = b.at(0).get<int>(),
+                           .episodes = b.at(1).get<int>(),
+                           .inherited_tokens = b.at(2).get<uint64_t>(),
+                           .inherited_calls = b.at(3).get<uint64_t>()};
+        groups.sampled_tokens = b.at(4).get<uint64_t>();
+        groups.calls = b.at(5).get<uint64_t>();
       }
       ledger.step_groups_[step.at(0).get<uint64_t>()] = std::move(groups);
     }
