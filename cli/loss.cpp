@@ -15,7 +15,7 @@ namespace tandem::cli {
 namespace {
 
 constexpr std::array<std::string_view, 14> kKeys = {
-    "algorithm",  "logprobs", "old_logprobs", "rollout_logprobs", "ref_logprobs", "values",          "mask",
+    "algorithm",  "logprobs", "old_logprobs", "rollout_logprobs", "ref_logprobs", "values",           "mask",
     "advantages", "rewards",  "groups",       "anchors",          "step",         "teacher_logprobs", "trunks"};
 constexpr size_t kMaxTokens = size_t{1} << 26;
 
@@ -166,8 +166,8 @@ class BatchReader {
       if (item.is_null()) continue;
       if (!item.is_array() || item.size() != 2 || !item[0].is_number_unsigned() || !item[1].is_number_unsigned() ||
           item[0].get<uint64_t>() > INT64_MAX) {
-        return Status::invalid(
-            fmt::format("trunks[{}] is {}, not the number of a trunk and how many tokens it has", row, dump_json(item)));
+        return Status::invalid(fmt::format("trunks[{}] is {}, not the number of a trunk and how many tokens it has",
+                                           row, dump_json(item)));
       }
       batch_.trunks.back() = {.number = item[0].get<int64_t>(), .tokens = item[1].get<size_t>()};
     }

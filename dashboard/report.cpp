@@ -384,7 +384,7 @@ std::string facts(const RunFiles& run, const Json& summary) {
   if (const Json& more = at(run.supervisor, "versions"); more.is_object()) versions.update(more);
   Json books = Json::object();
   for (const char* key : {"episodes", "outcomes", "tokens", "logprob", "weights", "utilisation", "retokenised_turns",
-                          "compactions", "steals", "restarts", "judge"})
+                          "compactions", "branches", "steals", "restarts", "judge"})
     books[key] = at(summary, key);
   return "<h2>Books, config, versions</h2>\n" + table_in_details("books", "Books of the run", books) +
          table_in_details("config", "Config, every key", run.config) +

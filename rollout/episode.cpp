@@ -21,9 +21,9 @@ constexpr Duration kPauseForRoom = 500ms;  // where no server has any
 }  // namespace
 
 std::string_view to_string(Waiting waiting) {
-  static constexpr std::array<std::string_view, 11> kNames = {
-      "weights",     "sandbox",           "tokens",  "tools",   "grade",       "trainer",
-      "coordinator", "a claim elsewhere", "a claim", "a trunk", "its branches"};
+  static constexpr std::array<std::string_view, 11> kNames = {"weights", "sandbox", "tokens",      "tools",
+                                                              "grade",   "trainer", "coordinator", "a claim elsewhere",
+                                                              "a claim", "a trunk", "its branches"};
   return kNames[static_cast<size_t>(waiting)];
 }
 
@@ -360,6 +360,7 @@ Commit Episode::commit(Time now) const {
                 .prompt_tokens = prompt_tokens_,
                 .seconds = to_seconds(now - started_),
                 .branch_turn = trajectory_.trunk.tokens > 0 && lease_.trunk ? lease_.trunk->turn : 0,
+                .branch_family = trajectory_.trunk.family,
                 .inherited_tokens = inherited_tokens_,
                 .inherited_calls = inherited_calls_};
   for (size_t t = 0; t < trajectory_.tokens.size(); ++t) {

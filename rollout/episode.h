@@ -156,10 +156,9 @@ class Episode {
   struct ServerLost {  // with all of its sandboxes
     int server = 0;
   };
-  using Event =
-      std::variant<Tick, Asked, Began, Refused, TurnOpened, TurnRefused, Sampled, TurnEnded, Called, Scored, Stored,
-                   Committed, Revoked, Stolen, NotHandedOver, Gone, Ours, TrunkTaken, TrunkFree, TrunkEnded, Forked,
-                   BranchesBegun, ServerRestarted, ServerSilent, ServerLost>;
+  using Event = std::variant<Tick, Asked, Began, Refused, TurnOpened, TurnRefused, Sampled, TurnEnded, Called, Scored,
+                             Stored, Committed, Revoked, Stolen, NotHandedOver, Gone, Ours, TrunkTaken, TrunkFree,
+                             TrunkEnded, Forked, BranchesBegun, ServerRestarted, ServerSilent, ServerLost>;
 
   // ---- Actions ----
 

@@ -103,11 +103,9 @@ void Worker::tick() {
 }
 
 size_t Worker::active() const {
-  return static_cast<size_t>(std::count_if(episodes_.begin(), episodes_.end(),
-                                           [](const auto& e) {
-                                             return e.second.waiting() <= Waiting::kTools ||
-                                                    e.second.waiting() >= Waiting::kTrunk;
-                                           }));
+  return static_cast<size_t>(std::count_if(episodes_.begin(), episodes_.end(), [](const auto& e) {
+    return e.second.waiting() <= Waiting::kTools || e.second.waiting() >= Waiting::kTrunk;
+  }));
 }
 
 EnvLines::Load Worker::env_load() const {

@@ -13,9 +13,7 @@ namespace tandem::rollout {
 namespace {
 
 // Whether it will come to the end of the trunk here.
-bool plays_trunk(const Episode& e) {
-  return e.is_in_trunk() && !e.is_over() && e.waiting() <= Waiting::kTools;
-}
+bool plays_trunk(const Episode& e) { return e.is_in_trunk() && !e.is_over() && e.waiting() <= Waiting::kTools; }
 
 uint64_t family_of(const Episode& e) { return e.lease().trunk->family; }
 

@@ -155,6 +155,7 @@ struct Commit {
   branchTurn @19 :UInt32;              # with which its trunk ended; 0: it has none
   inheritedTokens @20 :UInt32;         # sampled by another episode of its family
   inheritedCalls @21 :UInt32;
+  branchFamily @22 :UInt64;            # the first episode of those that began as one
 }
 
 struct BatchEntry {

@@ -65,8 +65,9 @@ Json to_json(const Event& event) {
                          {"sampled_tokens", e.sampled_tokens},
                          {"seconds", e.seconds}};
             if (e.branch_turn > 0) {
-              json["branch"] = {
-                  {"turn", e.branch_turn}, {"inherited", {e.inherited_tokens, e.inherited_calls}}};
+              json["branch"] = {{"turn", e.branch_turn},
+                                {"family", e.branch_family},
+                                {"inherited", {e.inherited_tokens, e.inherited_calls}}};
             }
             if (e.compactions > 0) json["compactions"] = e.compactions;
             if (!e.turn_rewards.empty()) json["turn_rewards"] = e.turn_rewards;
@@ -147,6 +148,7 @@ Result<Event> event_from_json(const Json& json) {
       if (json.contains("branch")) {  // of plans with branches
         const Json& branch = json.at("branch");
         c.branch_turn = branch.at("turn").get<uint32_t>();
+        c.branch_family = branch.at("family").get<uint64_t>();
         c.inherited_tokens = branch.at("inherited").at(0).get<uint32_t>();
         c.inherited_calls = branch.at("inherited").at(1).get<uint32_t>();
       }

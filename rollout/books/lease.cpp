@@ -70,6 +70,7 @@ void write_commit(const Commit& commit, wire::Commit::Builder out) {
   out.setRetokenisedTurns(commit.retokenised_turns);
   out.setCompactions(commit.compactions);
   out.setBranchTurn(commit.branch_turn);
+  out.setBranchFamily(commit.branch_family);
   out.setInheritedTokens(commit.inherited_tokens);
   out.setInheritedCalls(commit.inherited_calls);
 }
@@ -91,6 +92,7 @@ Commit read_commit(const std::string& worker, wire::Commit::Reader in) {
                 .sampled_tokens = in.getSampledTokens(),
                 .seconds = in.getSeconds(),
                 .branch_turn = in.getBranchTurn(),
+                .branch_family = in.getBranchFamily(),
                 .inherited_tokens = in.getInheritedTokens(),
                 .inherited_calls = in.getInheritedCalls()};
   const auto outcome = outcome_from(in.getOutcome().cStr());

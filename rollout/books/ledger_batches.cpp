@@ -200,8 +200,7 @@ void Ledger::form_batch(std::span<const uint64_t> chosen) {
       summary.calls += episode.commit->tool_calls;
       if (episode.commit->branch_turn > 0) {
         auto& branches = summary.branches;
-        const uint64_t family = trunk_of(episode).value_or(TrunkTerms{}).family;
-        branches.trunks += families.insert(family).second;
+        branches.trunks += families.insert(episode.commit->branch_family).second;
         ++branches.episodes;
         branches.inherited_tokens += episode.commit->inherited_tokens;
         branches.inherited_calls += episode.commit->inherited_calls;

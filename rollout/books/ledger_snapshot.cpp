@@ -122,8 +122,8 @@ std::string Ledger::snapshot() const {
         {step, groups.groups, groups.with_signal, groups.success, std::move(kinds), std::move(terms)});
     if (plan_.branch.ways > 1) {
       const auto& b = groups.branches;
-      head["steps"].back().push_back({b.trunks, b.episodes, b.inherited_tokens, b.inherited_calls,
-                                      groups.sampled_tokens, groups.calls});
+      head["steps"].back().push_back(
+          {b.trunks, b.episodes, b.inherited_tokens, b.inherited_calls, groups.sampled_tokens, groups.calls});
     }
   }
   if (plan_.heldout_every > 0) {

@@ -118,9 +118,8 @@ Json to_json(const RunPlan& plan) {
   if (plan.all_groups) json["all_groups"] = true;
   if (plan.heldout_every > 0) json["heldout_every"] = plan.heldout_every;
   if (plan.branch.ways > 1) {
-    json["branch"] = {{"ways", plan.branch.ways},
-                      {"first_turn", plan.branch.first_turn},
-                      {"last_turn", plan.branch.last_turn}};
+    json["branch"] = {
+        {"ways", plan.branch.ways}, {"first_turn", plan.branch.first_turn}, {"last_turn", plan.branch.last_turn}};
   }
   return json;
 }

@@ -42,8 +42,8 @@ struct AdvantageRule {
   friend bool operator==(const AdvantageRule&, const AdvantageRule&) = default;
 };
 
-// Which episodes of a training group begin as one: `ways` of them each, one behind the other, share a trunk, and go on by
-// themselves when a turn of it is over. That turn is drawn between two by the seed of the trunk.
+// Which episodes of a training group begin as one: `ways` of them each, one behind the other, share a trunk, and go on
+// by themselves when a turn of it is over. That turn is drawn between two by the seed of the trunk.
 struct BranchRule {
   int ways = 1;  // 1: each episode is by itself
   int first_turn = 1, last_turn = 1;

@@ -41,10 +41,8 @@ class Branching {
   void begin(uint64_t sandbox) {
     tick();
     step(Episode::Asked{ask, kServer});
-    step(Episode::Began{.server = kServer,
-                        .sandbox = sandbox,
-                        .opening = {.messages = {{"user", "do"}}, .tools = {}},
-                        .max_turns = 5});
+    step(Episode::Began{
+        .server = kServer, .sandbox = sandbox, .opening = {.messages = {{"user", "do"}}, .tools = {}}, .max_turns = 5});
     step(Episode::TurnOpened{{1, 2, 3}});
   }
   // A turn with a call, up to what the environment is asked.

@@ -9,8 +9,8 @@
 #include "rollout/books/trajectory.h"
 #include "trainer/learn/learner.h"
 #include "trainer/learn/parts.h"
-#include "trainer/stored_batches.h"
 #include "trainer/sft/tiny_model.h"
+#include "trainer/stored_batches.h"
 
 namespace tandem::trainer {
 namespace {

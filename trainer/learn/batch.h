@@ -34,7 +34,7 @@ struct LossBatch {
   // Of a row: the state that each of its turns began in, for AdvantageKind::kGigpo. Equal numbers in rows of one group
   // are one state.
   std::vector<std::vector<int64_t>> anchors;
-  std::vector<int64_t> turns;  // of a token that counts: which turn of its row it is of, from 0; -1 elsewhere
+  std::vector<int64_t> turns;    // of a token that counts: which turn of its row it is of, from 0; -1 elsewhere
   std::vector<RowTrunk> trunks;  // of a row; empty: there are none
   bool is_credited = false;      // `advantages` are those of branches already (branch_credit.h)
 };

@@ -155,11 +155,9 @@ class Loss {
     for (size_t i = row * batch_.length; i < (row + 1) * batch_.length && !chosen_.empty(); ++i) {
       if (batch_.mask[i]) chosen.push_back(chosen_[i]);
     }
-    const auto token_weight =
-        shares_.empty() ? std::vector<double>() : token_weights(logprobs.size(), shares_[row]);
-    const double loss =
-        sequence_loss({logprobs, old, rollout, ref, advantages, token_weight, chosen}, weight, algorithm_, grads,
-                      counts);
+    const auto token_weight = shares_.empty() ? std::vector<double>() : token_weights(logprobs.size(), shares_[row]);
+    const double loss = sequence_loss({logprobs, old, rollout, ref, advantages, token_weight, chosen}, weight,
+                                      algorithm_, grads, counts);
     if (is_function(algorithm_)) return;  // counted, and no more
     result.loss += loss;
     auto grad = grads.begin();

@@ -93,8 +93,7 @@ Result<Learner::Pass> Learner::pass_through(std::span<const Sample> samples, std
   const auto parts = parts_in(algorithm, drawn);
   const auto shares = trunk_shares(drawn, parts);
   std::vector<double> weighed;
-  for (size_t i = 0; i < lengths.size(); ++i)
-    weighed.push_back(weight_of(static_cast<size_t>(lengths[i]), shares[i]));
+  for (size_t i = 0; i < lengths.size(); ++i) weighed.push_back(weight_of(static_cast<size_t>(lengths[i]), shares[i]));
   const auto weights = sequence_weights(weighed, parts);
   const auto of_row = [&](const Rows& values, size_t index) {
     return std::span(values).subspan(rows[index] * batch.length, static_cast<size_t>(lengths[index]));

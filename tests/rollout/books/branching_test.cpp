@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "rollout/books/lease.h"
 #include "tests/rollout/books/cluster.h"
+#include "wire/socket.h"
 
 namespace tandem::rollout {
 namespace {
@@ -30,7 +31,7 @@ TEST(Branching, families_are_neighbours_and_share_seed_and_turn) {
   ASSERT_TRUE(next.has_value());
   EXPECT_EQ(next->family, 23u);
   EXPECT_NE(next->seed, first->seed);
-  EXPECT_EQ(trunk_of(plan, 20, 8, 27)->family, 26u);   // the last family is smaller
+  EXPECT_EQ(trunk_of(plan, 20, 8, 27)->family, 26u);    // the last family is smaller
   EXPECT_FALSE(trunk_of(plan, 20, 7, 26).has_value());  // and one alone is none
 }
 
@@ -87,7 +88,7 @@ TEST(Branching, what_episodes_had_of_each_other_is_counted_by_step_and_kept) {
     commit.reward = episode % 2;
     commit.sampled_tokens = 10;
     commit.tool_calls = 2;
-    if (episode < 3) commit.branch_turn = 2;
+    if (episode < 3) commit.branch_turn = 2, commit.branch_family = 0;
     if (episode == 1 || episode == 2) commit.inherited_tokens = 4, commit.inherited_calls = 1;
     const auto read = event_from_json(to_json(Event(commit)));
     ASSERT_TRUE(read.has_value());
