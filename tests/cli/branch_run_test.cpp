@@ -46,7 +46,7 @@ TEST_F(BranchRun, episodes_of_a_trunk_have_its_tokens_and_say_whose_it_was) {
     const auto shared = members[0]["branch"]["tokens"].get<size_t>();
     for (const Json& member : members) {
       EXPECT_EQ(member["branch"]["turn"], 1);
-      EXPECT_GT(member["turns"], 1);
+      EXPECT_GT(member["turns"].get<int>(), 1);
       EXPECT_EQ(member["branch"]["tokens"], shared);
       ASSERT_GT(member["tokens"].size(), shared);
       for (const char* list : {"tokens", "sampled", "logprobs", "token_versions"}) {
@@ -54,8 +54,8 @@ TEST_F(BranchRun, episodes_of_a_trunk_have_its_tokens_and_say_whose_it_was) {
       }
       if (member["tokens"] != members[0]["tokens"]) with_other_ends.insert(family);
       if (member["episode"] != family) {
-        EXPECT_GT(member["branch"]["inherited_tokens"], 0);
-        EXPECT_GT(member["branch"]["inherited_calls"], 0);
+        EXPECT_GT(member["branch"]["inherited_tokens"].get<int>(), 0);
+        EXPECT_GT(member["branch"]["inherited_calls"].get<int>(), 0);
       }
     }
   }
@@ -66,7 +66,7 @@ TEST_F(BranchRun, episodes_of_a_trunk_have_its_tokens_and_say_whose_it_was) {
     EXPECT_EQ(step["max_abs_logprob_diff"], 0.0);
   }
   EXPECT_GT(inherited, 0u);
-  EXPECT_GE(json(run_dir / "summary.json")["branches"]["inherited_tokens"], inherited);
+  EXPECT_GE(json(run_dir / "summary.json")["branches"]["inherited_tokens"].get<uint64_t>(), inherited);
   EXPECT_EQ(tandem({"replay", run_dir.string(), "--step", "4"}), 0) << text(output());
   EXPECT_EQ(tandem({"replay", run_dir.string(), "--episode", std::to_string(families.begin()->first + 1)}), 0)
       << text(output());
