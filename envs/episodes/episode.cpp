@@ -240,7 +240,10 @@ Result<std::unique_ptr<Episode>> Episode::branch(const std::optional<SandboxHold
   const auto sealed = seal(*sandbox_);
   if (!sealed && sealed.error().code() != Code::kUnfit) return fail(sealed.error());
   const auto snapshot = sealed ? *sealed : TRY(snapshot_of(*sandbox_));
-  if (sealed) sandbox_ = TRY(begin_again(backend_, spec_of(task_, options_), snapshot));
+  if (sealed) {
+    sandbox_ = TRY(begin_again(backend_, spec_of(task_, options_), snapshot));
+    TRY(start_servers(*sandbox_, task_.servers));
+  }
   if (options_.freeze_between_turns) TRY(freeze(*sandbox_));
   auto sandbox = TRY(begin_again(backend_, spec_of(task_, options), snapshot));
   TRY(start_servers(*sandbox, task_.servers));
