@@ -25,6 +25,11 @@ void Episode::on(const TrunkEnded&, Time, Actions&) {
 void Episode::on(const Forked& forked, Time now, Actions& actions) {
   const Handover& trunk = forked.trunk;
   if (waiting_ != Waiting::kTrunk || !trunk.sandbox) return;
+  const auto& tokens = trunk.trajectory;
+  for (size_t i = 0; i < tokens.tokens.size(); ++i) {
+    if (tokens.sampled[i] && tokens.versions[i] < lease_.min_version)
+      return play_trunk_alone("the trunk is of older weights than its lease allows", actions);
+  }
   trajectory_ = trunk.trajectory;
   trajectory_.key = lease_.key;
   trajectory_.group = lease_.group;

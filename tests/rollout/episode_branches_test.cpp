@@ -15,11 +15,12 @@ constexpr int kServer = 1;
 class Branching {
  public:
   // Number `number` of a family that begins with 10 and parts after `turn` turns.
-  explicit Branching(uint64_t number, uint32_t turn = 1)
+  explicit Branching(uint64_t number, uint32_t turn = 1, uint64_t min_version = 0)
       : episode(LeaseTerms{.key = {number, 1},
                            .group = 3,
                            .kind = "echo",
                            .sample_seed = number * 100,
+                           .min_version = min_version,
                            .max_version = 9,
                            .trunk = TrunkTerms{.family = 10, .seed = 1000, .turn = turn}},
                 Episode::Settings{.numerics_id = "n", .patience = 30s}, now) {}
@@ -193,6 +194,19 @@ TEST(EpisodeBranches, whose_sandbox_cannot_be_had_play_the_trunk_themselves) {
   second.begin(8);
   EXPECT_EQ(second.episode.seed(), 1000u);
   EXPECT_EQ(second.episode.trajectory().tokens, (std::vector<int32_t>{1, 2, 3}));
+}
+
+// The books count on it: what was leased later is not older than that.
+TEST(EpisodeBranches, of_a_lease_that_the_trunk_is_too_old_for_play_it_themselves) {
+  Branching first(10), second(11, 1, 4);
+  second.step(Episode::TrunkTaken{});
+  first.begin(7);
+  first.call(5);
+  first.called();
+  second.step(Episode::Forked{first.did<Episode::Fork>()->trunk});
+  EXPECT_EQ(second.did<Episode::Acquire>(), nullptr);
+  EXPECT_TRUE(second.episode.is_in_trunk());
+  EXPECT_EQ(second.episode.waiting(), Waiting::kWeights);
 }
 
 TEST(EpisodeBranches, wait_for_room_at_the_server_of_the_trunk) {
