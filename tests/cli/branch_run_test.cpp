@@ -67,6 +67,7 @@ TEST_F(BranchRun, episodes_of_a_trunk_have_its_tokens_and_say_whose_it_was) {
   }
   EXPECT_GT(inherited, 0u);
   EXPECT_GE(json(run_dir / "summary.json")["branches"]["inherited_tokens"].get<uint64_t>(), inherited);
+  EXPECT_NE(text(run_dir / "report.html").find("sampled and had of a trunk"), std::string::npos);
   EXPECT_EQ(tandem({"replay", run_dir.string(), "--step", "4"}), 0) << text(output());
   EXPECT_EQ(tandem({"replay", run_dir.string(), "--episode", std::to_string(families.begin()->first + 1)}), 0)
       << text(output());
