@@ -25,7 +25,7 @@ void print_plan(const run::RunConfig& config, const run::Topology& topology, con
                t.epochs * t.minibatches);
   if (const auto& branch = config.rollout.branch; branch.ways > 1) {
     const int trunks = (t.group_size + branch.ways - 1) / branch.ways;
-    fmt::print("branches  {} trunks a group, {} episodes each; they part after turn {}{}; credit {}\n", trunks,
+    fmt::print("branches  {} trunks a group, of {} episodes at most; they part after turn {}{}; credit {}\n", trunks,
                branch.ways, branch.first_turn,
                branch.last_turn > branch.first_turn ? fmt::format(" to {}", branch.last_turn) : "",
                config.algorithm.branch_credit);

@@ -73,10 +73,13 @@ TEST_F(BranchRun, episodes_of_a_trunk_have_its_tokens_and_say_whose_it_was) {
       << text(output());
 }
 
+// Conversations that are summed up branch, too.
 TEST_F(BranchRun, a_deterministic_one_does_not_depend_on_who_samples_what) {
-  ASSERT_EQ(run(branching(3), root() / "two"), 0) << text(output());
-  ASSERT_EQ(run(branching(3, {"rollout.workers=3", "rollout.slots=4", "rollout.steal_from=1", "env.threads=1",
-                              "trainer.ranks=2"}),
+  ASSERT_EQ(run(branching(3, {"env.compact_at=75"}), root() / "two"), 0) << text(output());
+  EXPECT_GT(json(root() / "two" / "summary.json")["compactions"].get<int>(), 0);
+  EXPECT_GT(json(root() / "two" / "summary.json")["branches"]["inherited_tokens"].get<int>(), 0);
+  ASSERT_EQ(run(branching(3, {"env.compact_at=75", "rollout.workers=3", "rollout.slots=4", "rollout.steal_from=1",
+                              "env.threads=1", "trainer.ranks=2"}),
                 root() / "three"),
             0)
       << text(output());
