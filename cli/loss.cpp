@@ -14,9 +14,9 @@
 namespace tandem::cli {
 namespace {
 
-constexpr std::array<std::string_view, 13> kKeys = {
-    "algorithm",  "logprobs", "old_logprobs", "rollout_logprobs", "ref_logprobs", "values",          "mask",
-    "advantages", "rewards",  "groups",       "anchors",          "step",         "teacher_logprobs"};
+constexpr std::array<std::string_view, 14> kKeys = {
+    "algorithm",  "logprobs", "old_logprobs", "rollout_logprobs", "ref_logprobs", "values",           "mask",
+    "advantages", "rewards",  "groups",       "anchors",          "step",         "teacher_logprobs", "trunks"};
 constexpr size_t kMaxTokens = size_t{1} << 26;
 
 // The lists of one line, read against the shape that `logprobs` has.
@@ -37,6 +37,7 @@ class BatchReader {
     TRY(read_rewards());
     TRY(read_groups());
     TRY(read_anchors());
+    TRY(read_trunks());
     if (!batch_.advantages.empty() && !batch_.rewards.empty())
       return fail(Status::invalid("advantages and rewards are both given; one of them is meant"));
     return std::move(batch_);
@@ -149,6 +150,26 @@ class BatchReader {
       if (!items.is_array() || !std::ranges::all_of(items, [](const Json& item) { return item.is_number_integer(); }))
         return Status::invalid(fmt::format("anchors[{}] is {}, not a list of whole numbers", row, dump_json(items)));
       batch_.anchors.push_back(items.get<std::vector<int64_t>>());
+    }
+    return {};
+  }
+
+  // Of each row the number of its trunk, and how many of its tokens that count belong to it; null: it has none.
+  Status read_trunks() {
+    const Json* const list = given("trunks");
+    if (list == nullptr) return {};
+    if (!list->is_array() || list->size() != batch_.rows)
+      return Status::invalid(fmt::format("trunks does not have an item for each of the {} rows", batch_.rows));
+    for (size_t row = 0; row < batch_.rows; ++row) {
+      const Json& item = (*list)[row];
+      batch_.trunks.emplace_back();
+      if (item.is_null()) continue;
+      if (!item.is_array() || item.size() != 2 || !item[0].is_number_unsigned() || !item[1].is_number_unsigned() ||
+          item[0].get<uint64_t>() > INT64_MAX) {
+        return Status::invalid(fmt::format("trunks[{}] is {}, not the number of a trunk and how many tokens it has",
+                                           row, dump_json(item)));
+      }
+      batch_.trunks.back() = {.number = item[0].get<int64_t>(), .tokens = item[1].get<size_t>()};
     }
     return {};
   }

@@ -19,6 +19,9 @@ void EpisodeTotals::add(const rollout::EpisodeRecord& episode) {
   steals += commit.steals;
   retokenised_turns += commit.retokenised_turns;
   compactions += commit.compactions;
+  branches += commit.branch_turn > 0;
+  inherited_tokens += commit.inherited_tokens;
+  inherited_calls += commit.inherited_calls;
   if (!commit.reward) return;
   if (episode.phase == Phase::kTrain) ++trained_on[episode.kind];
   if (episode.phase != Phase::kBefore && episode.phase != Phase::kAfter) return;

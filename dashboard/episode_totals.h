@@ -25,7 +25,8 @@ struct TaskPairs {
 struct EpisodeTotals {
   std::map<rollout::Outcome, uint64_t> outcomes;  // of episodes that were trained or dropped
   uint64_t prompt_tokens = 0, sampled_tokens = 0, steals = 0, retokenised_turns = 0, compactions = 0;
-  std::map<std::string, uint64_t> trained_on;  // training episodes with a reward, by kind
+  uint64_t branches = 0, inherited_tokens = 0, inherited_calls = 0;  // of episodes that had a trunk; of those numbers
+  std::map<std::string, uint64_t> trained_on;                        // training episodes with a reward, by kind
   HeldoutScores heldout;
   std::map<std::string, std::map<uint64_t, TaskPairs>> pairs;  // by kind and task seed
 

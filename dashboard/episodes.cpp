@@ -69,6 +69,12 @@ Json describe(const EpisodeRecord& episode, const std::optional<rollout::RewardW
   object["turns"] = result != nullptr ? result->turns : 0;
   object["tool_calls"] = result != nullptr ? result->tool_calls : 0;
   if (result != nullptr && result->compactions > 0) object["compactions"] = result->compactions;
+  if (result != nullptr && result->branch_turn > 0) {
+    object["branch"] = {{"of", result->branch_family},
+                        {"turn", result->branch_turn},
+                        {"inherited_tokens", result->inherited_tokens},
+                        {"inherited_calls", result->inherited_calls}};
+  }
   object["seconds"] = result != nullptr ? Json(result->seconds) : Json();
   return object;
 }
@@ -88,6 +94,7 @@ void add_tokens(Json& object, const rollout::Trajectory* trajectory) {
   object["token_versions"] = std::move(versions);
   if (trajectory != nullptr && !trajectory->later_segments.empty())
     object["later_segments"] = trajectory->later_segments;
+  if (trajectory != nullptr && trajectory->trunk.tokens > 0) object["branch"]["tokens"] = trajectory->trunk.tokens;
 }
 
 Result<rollout::Ledger> visit_episodes(const fs::path& run_dir, const rollout::PlanOfConfig& plan_of_config,

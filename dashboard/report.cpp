@@ -44,6 +44,17 @@ std::vector<std::pair<double, double>> points_of(const std::vector<Json>& steps,
   return points;
 }
 
+// The same of a number of an object of each line.
+std::vector<std::pair<double, double>> points_of(const std::vector<Json>& steps, std::string_view object,
+                                                 std::string_view key) {
+  std::vector<std::pair<double, double>> points;
+  for (const Json& line : steps) {
+    if (const Json& value = at(at(line, object), key); value.is_number())
+      points.emplace_back(number_at(line, "step"), value.get<double>());
+  }
+  return points;
+}
+
 std::vector<Level> floors_of(const Json& summary) {
   std::vector<Level> levels;
   const Json& floors = at(at(summary, "heldout"), "floors");
@@ -256,13 +267,13 @@ std::string curves(const RunFiles& run, const Json& summary) {
                        .low = 0.0,
                        .percent = true});
   }
-  std::vector<std::pair<double, double>> taught;
-  for (const Json& line : run.steps) {
-    if (const Json& value = at(at(line, "loss_metrics"), "teacher_kl"); value.is_number())
-      taught.emplace_back(number_at(line, "step"), value.get<double>());
-  }
-  if (!taught.empty())
+  if (const auto taught = points_of(run.steps, "loss_metrics", "teacher_kl"); !taught.empty())
     out += line_chart({.title = "Distance from the teacher, KL", .series = {{"KL", taught, 4, false}}});
+  if (const auto sampled = points_of(run.steps, "branches", "sampled_tokens"); !sampled.empty()) {
+    out += line_chart({.title = "Tokens of a step's episodes, sampled and had of a trunk",
+                       .series = {{"sampled", sampled, 0, false},
+                                  {"of a trunk", points_of(run.steps, "branches", "inherited_tokens"), 2, false}}});
+  }
   out += updates_chart(run);
   out += line_chart({.title = "Largest logprob difference on tokens of the same version (0: the same bits)",
                      .series = {{"difference", points_of(run.steps, "max_abs_logprob_diff"), 1, false}}});
@@ -384,7 +395,7 @@ std::string facts(const RunFiles& run, const Json& summary) {
   if (const Json& more = at(run.supervisor, "versions"); more.is_object()) versions.update(more);
   Json books = Json::object();
   for (const char* key : {"episodes", "outcomes", "tokens", "logprob", "weights", "utilisation", "retokenised_turns",
-                          "compactions", "steals", "restarts", "judge"})
+                          "compactions", "branches", "steals", "restarts", "judge"})
     books[key] = at(summary, key);
   return "<h2>Books, config, versions</h2>\n" + table_in_details("books", "Books of the run", books) +
          table_in_details("config", "Config, every key", run.config) +

@@ -217,6 +217,11 @@ Json summarise(const RunFiles& run) {
   s["steals"] = run.totals.steals;
   s["retokenised_turns"] = run.totals.retokenised_turns;
   s["compactions"] = run.totals.compactions;
+  if (run.totals.branches > 0) {
+    s["branches"] = {{"episodes", run.totals.branches},
+                     {"inherited_tokens", run.totals.inherited_tokens},
+                     {"inherited_calls", run.totals.inherited_calls}};
+  }
   s["restarts"] = run.status.value("restarts", Json::object());
   s["seconds"] = std::move(seconds);
   // The supervisor saw the processes; where it says something, it knows better.

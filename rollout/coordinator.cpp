@@ -343,6 +343,15 @@ class Coordinator {
       line["groups_with_signal"] = groups->with_signal;
       for (const auto& [kind, sums] : groups->kinds) line["success_by_kind"][kind] = sums.first / sums.second;
       for (const auto& [name, sums] : groups->terms) line["terms"][name] = sums.first / sums.second;
+      if (ledger_.plan().branch.ways > 1) {
+        const auto& branches = groups->branches;
+        line["branches"] = {{"trunks", branches.trunks},
+                            {"episodes", branches.episodes},
+                            {"sampled_tokens", groups->sampled_tokens - branches.inherited_tokens},
+                            {"inherited_tokens", branches.inherited_tokens},
+                            {"calls", groups->calls - branches.inherited_calls},
+                            {"inherited_calls", branches.inherited_calls}};
+      }
     }
     if (const auto found = trainer_metrics_.find(done.step); found != trainer_metrics_.end()) {
       for (const auto& [key, value] : found->second.items()) line[key] = value;

@@ -21,23 +21,33 @@ constexpr Duration kPauseForRoom = 500ms;  // where no server has any
 }  // namespace
 
 std::string_view to_string(Waiting waiting) {
-  static constexpr std::array<std::string_view, 9> kNames = {
-      "weights", "sandbox", "tokens", "tools", "grade", "trainer", "coordinator", "a claim elsewhere", "a claim"};
+  static constexpr std::array<std::string_view, 11> kNames = {"weights", "sandbox", "tokens",      "tools",
+                                                              "grade",   "trainer", "coordinator", "a claim elsewhere",
+                                                              "a claim", "a trunk", "its branches"};
   return kNames[static_cast<size_t>(waiting)];
 }
 
 Episode::Episode(LeaseTerms lease, const Settings& settings, Time now)
     : patience_(settings.patience),
       grade_patience_(std::max(settings.patience, settings.grade_patience)),
+      numerics_id_(settings.numerics_id),
+      routes_(settings.routes),
       lease_(std::move(lease)),
-      started_(now) {
-  trajectory_ = {.key = lease_.key, .group = lease_.group, .numerics_id = settings.numerics_id};
-  trajectory_.routes.shape = settings.routes;
+      trajectory_(empty_trajectory()),
+      started_(now),
+      in_trunk_(lease_.trunk.has_value()) {}
+
+Trajectory Episode::empty_trajectory() const {
+  Trajectory trajectory{.key = lease_.key, .group = lease_.group, .numerics_id = numerics_id_};
+  trajectory.routes.shape = routes_;
+  return trajectory;
 }
 
 Episode::Episode(Handover handover, const Settings& settings, Time now)
     : patience_(settings.patience),
       grade_patience_(std::max(settings.patience, settings.grade_patience)),
+      numerics_id_(settings.numerics_id),
+      routes_(settings.routes),
       lease_(std::move(handover.lease)),
       trajectory_(std::move(handover.trajectory)),
       started_(now),
@@ -54,13 +64,16 @@ Episode::Episode(Handover handover, const Settings& settings, Time now)
       instruction_(std::move(handover.instruction)),
       is_summarising_(handover.is_summarising),
       said_(std::move(handover.said)),
+      in_trunk_(lease_.trunk && !handover.is_past_trunk),
+      is_by_itself_(in_trunk_),
+      inherited_tokens_(handover.inherited_tokens),
+      inherited_calls_(handover.inherited_calls),
       resumes_(handover.is_sampling),
       shared_(handover.sandbox) {
   if (sandbox_) {
     server_ = handover.server;
   } else {
-    trajectory_ = {.key = lease_.key, .group = lease_.group, .numerics_id = settings.numerics_id};
-    trajectory_.routes.shape = settings.routes;
+    trajectory_ = empty_trajectory();
   }
 }
 
@@ -93,6 +106,8 @@ void Episode::on(const Tick& tick, Time now, Actions& actions) {
       return send(waiting_, now, actions);
     case Waiting::kWeights:
     case Waiting::kTokens:
+    case Waiting::kTrunk:
+    case Waiting::kBranches:
       return;
   }
 }
@@ -122,7 +137,7 @@ bool Episode::waits_for_env() const {
 void Episode::ask(Time now, Actions& actions) {
   ++ask_;
   sends_ = 0;
-  if (waiting_ == Waiting::kSandbox) server_.reset();
+  if (waiting_ == Waiting::kSandbox) server_ = from_ ? std::optional(from_->server) : std::nullopt;
   send_ask(now, actions);
 }
 
@@ -130,7 +145,7 @@ void Episode::send_ask(Time now, Actions& actions) {
   ++sends_;
   due_ = now + (waiting_ == Waiting::kGrade ? grade_patience_ : patience_);
   if (waiting_ == Waiting::kSandbox) {
-    actions.push_back(Acquire{ask_, server_});
+    actions.push_back(Acquire{ask_, server_, from_});
   } else if (waiting_ == Waiting::kTools) {
     actions.push_back(Call{ask_, *server_, *sandbox_, turns_, said_});
   } else {
@@ -149,7 +164,7 @@ void Episode::on(const Asked& asked, Time now, Actions&) {
   if (!server_) pause(now);
 }
 
-void Episode::on(const Began& began, Time, Actions& actions) {
+void Episode::on(const Began& began, Time now, Actions& actions) {
   const bool is_there = server_ == began.server;
   if (waiting_ != Waiting::kSandbox || !is_there) {
     if (!is_there || sandbox_ != began.sandbox) actions.push_back(Release{began.server, began.sandbox});
@@ -157,6 +172,11 @@ void Episode::on(const Began& began, Time, Actions& actions) {
   }
   sandbox_ = began.sandbox;
   max_turns_ = began.max_turns;
+  if (std::exchange(from_, std::nullopt)) {
+    // As one that was taken over: the server says once more what the calls of the trunk's last turn gave.
+    waiting_ = Waiting::kTools;
+    return ask(now, actions);
+  }
   waiting_ = Waiting::kTokens;
   opening_ = began.opening;
   actions.push_back(Open{});
@@ -166,8 +186,9 @@ void Episode::on(const Refused& refused, Time now, Actions& actions) {
   if (!waits_for_env() || !answers(waiting_, refused.ask)) return;
   const bool may_wait =
       waiting_ == Waiting::kSandbox && refused.why.code() == Code::kExhausted && now - wanted_ < 2 * patience_;
+  if (from_ && !may_wait) return play_trunk_alone(refused.why.message(), actions);
   if (!may_wait) return give_up(refused.why.message(), now, actions);
-  if (refused.is_room_elsewhere) return ask(now, actions);
+  if (refused.is_room_elsewhere && !from_) return ask(now, actions);
   pause(now);
 }
 
@@ -180,11 +201,12 @@ void Episode::on(const Called& called, Time now, Actions& actions) {
         fmt::format("the environment server answered {} of {} calls", called.results.size(), said_.calls.size()), now,
         actions);
   }
-  tool_calls_ += static_cast<uint32_t>(said_.calls.size());
   const AfterCalls next = after_calls(called.is_over, turns_, max_turns_);
+  if (in_trunk_ && next == AfterCalls::kNextTurn && turns_ >= lease_.trunk->turn) return fork(actions);
+  tool_calls_ += static_cast<uint32_t>(said_.calls.size());
   if (next != AfterCalls::kNextTurn) return ask_for_grade("", next == AfterCalls::kTruncated, now, actions);
-  waiting_ = Waiting::kTokens;
   if (called.instruction) instruction_ = *called.instruction;
+  waiting_ = Waiting::kTokens;
   actions.push_back(Continue{{.results = called.results, .instruction = called.instruction.value_or("")}});
 }
 
@@ -205,13 +227,17 @@ void Episode::on(const ServerRestarted& restarted, Time now, Actions& actions) {
 }
 
 void Episode::on(const ServerSilent& silent, Time now, Actions& actions) {
-  if (waiting_ == Waiting::kSandbox && sends_ > 0 && server_ == silent.server) ask(now, actions);
+  if (waiting_ != Waiting::kSandbox || sends_ == 0 || server_ != silent.server) return;
+  if (from_) return play_trunk_alone(fmt::format("env-{} does not answer", silent.server), actions);
+  ask(now, actions);
 }
 
 void Episode::on(const ServerLost& lost, Time now, Actions& actions) {
   if (server_ != lost.server || waiting_ == Waiting::kHandedOver || waiting_ == Waiting::kClaim) return;
   if (sandbox_) return give_up(fmt::format("env-{} is lost, and its sandbox with it", lost.server), now, actions);
-  if (waiting_ == Waiting::kSandbox && sends_ > 0) ask(now, actions);
+  if (waiting_ != Waiting::kSandbox || sends_ == 0) return;
+  if (from_) return play_trunk_alone(fmt::format("env-{} is lost", lost.server), actions);
+  ask(now, actions);
 }
 
 void Episode::release_sandbox(Actions& actions) {
@@ -269,6 +295,7 @@ void Episode::on(const TurnEnded& turn, Time now, Actions& actions) {
 }
 
 void Episode::ask_for_grade(std::string answer, bool is_truncated, Time now, Actions& actions) {
+  if (in_trunk_ && ends_trunk(actions)) return;
   actions.push_back(EndSampling{});
   answer_ = std::move(answer);
   outcome_ = is_truncated ? Outcome::kTruncated : Outcome::kCompleted;
@@ -331,7 +358,11 @@ Commit Episode::commit(Time now) const {
                 .compactions = compactions(),
                 .steals = steals_,
                 .prompt_tokens = prompt_tokens_,
-                .seconds = to_seconds(now - started_)};
+                .seconds = to_seconds(now - started_),
+                .branch_turn = trajectory_.trunk.tokens > 0 && lease_.trunk ? lease_.trunk->turn : 0,
+                .branch_family = trajectory_.trunk.family,
+                .inherited_tokens = inherited_tokens_,
+                .inherited_calls = inherited_calls_};
   for (size_t t = 0; t < trajectory_.tokens.size(); ++t) {
     if (!trajectory_.sampled[t]) continue;
     commit.first_version = std::min(commit.first_version, trajectory_.versions[t]);
@@ -347,6 +378,7 @@ Commit Episode::commit(Time now) const {
 void Episode::on(const Stolen& stolen, Time now, Actions& actions) {
   // Its state is tokens and a sandbox then. What the engine samples meanwhile does not count: it is sampled again.
   const bool is_sampling = waiting_ == Waiting::kTokens && !trajectory_.tokens.empty();
+  if (from_) return;
   if (!is_sampling && waiting_ != Waiting::kWeights && waiting_ != Waiting::kSandbox && waiting_ != Waiting::kTools)
     return;
   if (is_sampling) actions.push_back(EndSampling{});
@@ -398,7 +430,10 @@ Handover Episode::handover() const {
           .tool_calls = tool_calls_,
           .retokenised_turns = retokenised_turns_,
           .prompt_tokens = prompt_tokens_,
-          .steals = steals_ + 1};
+          .steals = steals_ + 1,
+          .is_past_trunk = !in_trunk_,
+          .inherited_tokens = inherited_tokens_,
+          .inherited_calls = inherited_calls_};
 }
 
 }  // namespace tandem::rollout

@@ -5,6 +5,11 @@
 // infrastructure; it never gets a reward that nobody gave. Events may be doubled, late or in another order: requests to
 // the environment have a number (`ask`), and an answer to an earlier one changes nothing.
 //
+// Where its lease says so, an episode begins as one with others of its family (rollout/books/branching.h): one of them
+// plays the trunk, and the others wait for it. With the last turn of the trunk they go on from where it stands, each in
+// a sandbox of its own that begins with the trunk's files. One for which there is no trunk to go on from plays it by
+// itself: it draws the same. Where the episode of the trunk ends before that turn, the others begin by their own seeds.
+//
 // Thread safety: none.
 // Invariants:
 // 1. Over is returned once, as the last action; afterwards, only sandboxes that come late are released.
@@ -14,6 +19,7 @@
 // 5. A conversation that is to be summed up gives one summary, which the environment does not see, and goes on from it.
 // 6. What was offered to another rollout goes on here only when the coordinator has said so: whoever claims it first
 //    has it, and an offer of before is void.
+// 7. The sandbox of a trunk is asked nothing while others begin from it.
 #pragma once
 
 #include <map>
@@ -40,7 +46,9 @@ enum class Waiting : uint8_t {
   kTrainer,
   kCoordinator,
   kHandedOver,
-  kClaim
+  kClaim,
+  kTrunk,    // of another episode of its family
+  kBranches  // others of its family, which begin from its sandbox
 };
 std::string_view to_string(Waiting waiting);  // "for ...", in a sentence
 
@@ -132,6 +140,13 @@ class Episode {
   };
   // An environment server has another life: what was asked of the one before is asked again, so that a sandbox that
   // ended with it is refused at once.
+  struct TrunkTaken {};  // another of its family plays the trunk; it has not begun itself
+  struct TrunkFree {};   // nobody does any more
+  struct TrunkEnded {};  // before the turn with which it would have branched
+  struct Forked {        // the trunk, as it stands; its sandbox stays as it is until this has one
+    Handover trunk;
+  };
+  struct BranchesBegun {};  // nobody needs the sandbox of the trunk as it is any more
   struct ServerRestarted {
     int server = 0;
   };
@@ -141,16 +156,22 @@ class Episode {
   struct ServerLost {  // with all of its sandboxes
     int server = 0;
   };
-  using Event =
-      std::variant<Tick, Asked, Began, Refused, TurnOpened, TurnRefused, Sampled, TurnEnded, Called, Scored, Stored,
-                   Committed, Revoked, Stolen, NotHandedOver, Gone, Ours, ServerRestarted, ServerSilent, ServerLost>;
+  using Event = std::variant<Tick, Asked, Began, Refused, TurnOpened, TurnRefused, Sampled, TurnEnded, Called, Scored,
+                             Stored, Committed, Revoked, Stolen, NotHandedOver, Gone, Ours, TrunkTaken, TrunkFree,
+                             TrunkEnded, Forked, BranchesBegun, ServerRestarted, ServerSilent, ServerLost>;
 
   // ---- Actions ----
 
   // Answered by Asked where `server` is none, which means the best one; then by Began or Refused.
+  struct Trunk {  // a sandbox to begin from
+    int server = 0;
+    uint64_t sandbox = 0;
+    uint32_t turn = 0;  // that it has played
+  };
   struct Acquire {
     uint64_t ask = 0;
     std::optional<int> server;
+    std::optional<Trunk> from;
   };
   struct Call {  // answered by Called or Refused
     uint64_t ask = 0;
@@ -189,7 +210,11 @@ class Episode {
     Handover handover;
   };
   struct SendClaim {};  // lease().claims, to the coordinator; answered by Ours, Gone or Revoked
-  struct Note {         // for the log
+  struct Fork {         // to those of its family that wait; answered by BranchesBegun
+    Handover trunk;
+  };
+  struct EndTrunk {};  // the others wait for nothing: TrunkEnded, to each
+  struct Note {        // for the log
     std::string text;
   };
   enum class End : uint8_t { kCommitted, kRevoked, kHandedOver };
@@ -197,7 +222,7 @@ class Episode {
     End end = End::kCommitted;
   };
   using Action = std::variant<Acquire, Call, Score, Release, Open, Continue, Resume, EndSampling, SendTrajectory,
-                              SendCommit, HandOver, SendClaim, Note, Over>;
+                              SendCommit, HandOver, SendClaim, Fork, EndTrunk, Note, Over>;
 
   std::vector<Action> step(const Event& event, Time now);
 
@@ -217,6 +242,14 @@ class Episode {
   }
   std::optional<int> server() const { return server_; }  // that has its sandbox, or was asked for one
   bool is_over() const { return is_over_; }
+  // Whether what it plays, or waits for, is the trunk of its family.
+  bool is_in_trunk() const { return in_trunk_; }
+  // Whether it would go on from the trunk of another one: it has not begun, and none has failed it.
+  bool may_wait_for_trunk() const { return in_trunk_ && waiting_ == Waiting::kWeights && !sandbox_ && !is_by_itself_; }
+  // Whether it needs the sandbox of a trunk as it is.
+  bool is_branching() const { return from_.has_value(); }
+  // What it draws now.
+  uint64_t seed() const { return in_trunk_ ? lease_.trunk->seed : lease_.sample_seed; }
 
  private:
   using Actions = std::vector<Action>;
@@ -237,6 +270,11 @@ class Episode {
   void on(const NotHandedOver&, Time now, Actions& actions);
   void on(const Gone& gone, Time now, Actions& actions);
   void on(const Ours& ours, Time now, Actions& actions);
+  void on(const TrunkTaken&, Time now, Actions& actions);
+  void on(const TrunkFree&, Time now, Actions& actions);
+  void on(const TrunkEnded&, Time now, Actions& actions);
+  void on(const Forked& forked, Time now, Actions& actions);
+  void on(const BranchesBegun&, Time now, Actions& actions);
   void on(const ServerRestarted& restarted, Time now, Actions& actions);
   void on(const ServerSilent& silent, Time now, Actions& actions);
   void on(const ServerLost& lost, Time now, Actions& actions);
@@ -257,8 +295,16 @@ class Episode {
   void finish(End end, Actions& actions);
   Commit commit(Time now) const;
   Handover handover() const;
+  // Of rollout/episode_branches.cpp.
+  Trajectory empty_trajectory() const;
+  void begin_anew(bool in_trunk, Actions& actions);
+  void play_trunk_alone(std::string_view why, Actions& actions);
+  bool ends_trunk(Actions& actions);
+  void fork(Actions& actions);
 
   const Duration patience_, grade_patience_;
+  const std::string numerics_id_;
+  const RouteShape routes_;
   LeaseTerms lease_;
   Trajectory trajectory_;
   const Time started_;
@@ -293,6 +339,11 @@ class Episode {
     Time due{};
   };
   Parked parked_;
+  bool in_trunk_ = false;
+  bool is_by_itself_ = false;  // it waits for nobody's trunk any more
+  std::optional<Trunk> from_;
+  uint32_t inherited_tokens_ = 0, inherited_calls_ = 0;
+
   bool resumes_ = false;            // it came in the middle of a turn
   std::optional<uint64_t> shared_;  // the sandbox that came or went with a hand-over
 };

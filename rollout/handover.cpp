@@ -42,6 +42,9 @@ void write_handover(const Handover& handover, wire::Outgoing& message) {
   out.setRetokenisedTurns(handover.retokenised_turns);
   out.setSteals(handover.steals);
   out.setPromptTokens(handover.prompt_tokens);
+  out.setPastTrunk(handover.is_past_trunk);
+  out.setInheritedTokens(handover.inherited_tokens);
+  out.setInheritedCalls(handover.inherited_calls);
 }
 
 Result<Handover> read_handover(const wire::Incoming& message) {
@@ -66,6 +69,9 @@ Result<Handover> read_handover(const wire::Incoming& message) {
   handover.retokenised_turns = in.getRetokenisedTurns();
   handover.prompt_tokens = in.getPromptTokens();
   handover.steals = in.getSteals();
+  handover.is_past_trunk = in.getPastTrunk();
+  handover.inherited_tokens = in.getInheritedTokens();
+  handover.inherited_calls = in.getInheritedCalls();
   return handover;
 }
 

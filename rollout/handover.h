@@ -20,7 +20,9 @@ struct Handover {
   bool is_sampling = false;         // a turn is not at its end: the trajectory ends with what it has said so far
   bool is_summarising = false;      // that turn is a summary
   uint32_t turns = 0, max_turns = 0, tool_calls = 0, retokenised_turns = 0, prompt_tokens = 0;
-  uint32_t steals = 0;  // with this one
+  uint32_t steals = 0;         // with this one
+  bool is_past_trunk = false;  // that of its lease is over for it
+  uint32_t inherited_tokens = 0, inherited_calls = 0;
 };
 
 void write_handover(const Handover& handover, wire::Outgoing& message);

@@ -92,6 +92,7 @@ void Worker::pull() {
 }
 
 void Worker::tick() {
+  settle_trunks();
   step_all(Episode::Tick{engine_.version()});
   const Time now = clock_.now();
   if (now < next_env_check_) return;
@@ -102,8 +103,9 @@ void Worker::tick() {
 }
 
 size_t Worker::active() const {
-  return static_cast<size_t>(std::count_if(episodes_.begin(), episodes_.end(),
-                                           [](const auto& e) { return e.second.waiting() <= Waiting::kTools; }));
+  return static_cast<size_t>(std::count_if(episodes_.begin(), episodes_.end(), [](const auto& e) {
+    return e.second.waiting() <= Waiting::kTools || e.second.waiting() >= Waiting::kTrunk;
+  }));
 }
 
 EnvLines::Load Worker::env_load() const {

@@ -56,6 +56,11 @@ void Worker::carry_out(Episode& e, const Episode::Acquire& acquire) {
       out.setSeed(e.lease().task_seed);
       out.setRunDir(settings_.run_dir);
       out.setToolsInMessages(conversation_.listing() == envs::ToolListing::kInMessages);
+      out.setBranches(e.is_in_trunk());
+      if (acquire.from) {
+        out.setTrunkLease(acquire.from->sandbox);
+        out.setTrunkTurn(acquire.from->turn);
+      }
     });
   }
   if (!acquire.server) step(e, Episode::Asked{acquire.ask, server});
@@ -133,7 +138,7 @@ TurnRequest Worker::turn_request(const Episode& e) const {
   return {.max_new_tokens = settings_.max_new_tokens,
           .sampling = {.temperature = temperature > 0 ? 1.0f : 0.0f},
           .logit_scale = kernels::logit_scale_at(temperature),
-          .seed = seed_of_segment(e.lease().sample_seed, e.compactions()),
+          .seed = seed_of_segment(e.seed(), e.compactions()),
           .stop_tokens = conversation_.end_tokens()};
 }
 
@@ -185,7 +190,7 @@ void Worker::hand_over(wire::Steal::Reader steal) {
   const std::string thief = steal.getThief();
   for (const Waiting kind : {Waiting::kWeights, Waiting::kSandbox, Waiting::kTools}) {
     for (auto& [id, e] : episodes_) {
-      if (left == 0 || e.waiting() != kind) continue;
+      if (left == 0 || e.waiting() != kind || holds_trunk(e)) continue;
       step(e, Episode::Stolen{thief});
       if (e.waiting() != Waiting::kHandedOver) break;
       --left;
@@ -204,7 +209,7 @@ void Worker::hand_over(wire::Steal::Reader steal) {
 void Worker::hand_over_running(uint32_t count, const std::string& thief) {
   std::vector<Episode*> running;
   for (auto& [id, e] : episodes_)
-    if (e.waiting() == Waiting::kTokens) running.push_back(&e);
+    if (e.waiting() == Waiting::kTokens && !holds_trunk(e)) running.push_back(&e);
   std::ranges::sort(running, {},
                     [](const Episode* e) { return std::pair(e->trajectory().last_tokens().size(), e->key()); });
   for (size_t i = 0; i < std::min<size_t>(count, running.size()); ++i) {

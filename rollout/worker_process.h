@@ -50,6 +50,13 @@ class Worker {
   std::string doing() const;
   Json metrics() const;
 
+  // ---- worker_branches.cpp: episodes that begin as one ----
+  // Who plays a trunk, who waits for it, and whose branches have all begun.
+  void settle_trunks();
+  std::vector<Episode*> waiting_for_trunk(const Episode& of);
+  // Whether others of its family would have to begin by themselves without it, or it needs the sandbox of one.
+  bool holds_trunk(const Episode& e);
+
   // ---- worker_messages.cpp: messages in, events of episodes out ----
   void receive();
   void on_coordinator(const wire::Incoming& message);
@@ -78,6 +85,8 @@ class Worker {
   void carry_out(Episode& e, const Episode::SendCommit& send);
   void carry_out(Episode& e, const Episode::HandOver& to);
   void carry_out(Episode& e, const Episode::SendClaim&);
+  void carry_out(Episode& e, const Episode::Fork& fork);
+  void carry_out(Episode& e, const Episode::EndTrunk&);
   void carry_out(Episode& e, const Episode::Note& note);
   void carry_out(Episode& e, const Episode::Over& over);
   void record(SampledToken& token);

@@ -102,7 +102,10 @@ Result<rollout::RunPlan> plan_of(const RunConfig& c, const fs::path& run_dir) {
                         .heldout_every = c.tasks.heldout > 0 ? c.tasks.heldout_every : 0,
                         .std_epsilon = c.algorithm.std_epsilon,
                         .pass_k = c.algorithm.pass_k,
+                        .branch = {},
                         .steal_from = c.rollout.steal_from};
+  if (const auto& branch = c.rollout.branch; branch.ways > 1)
+    plan.branch = {.ways = branch.ways, .first_turn = branch.first_turn, .last_turn = branch.last_turn};
   // Where the trainer makes the advantages, rewards go to it.
   if (const auto algorithm = algorithm_of(c)) set_advantages(*algorithm, plan);
   plan.all_groups = !c.algorithm.teacher.path.empty();

@@ -92,6 +92,9 @@ struct RunConfig {
     double temperature = 1;
     double episode_seconds = 300;
     int steal_from = 8;
+    struct {
+      int ways = 1, first_turn = 1, last_turn = 1;
+    } branch;
     std::string speculation = "ngram", on_new_version = "recompute";
   } rollout;
   struct {

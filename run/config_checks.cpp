@@ -253,6 +253,27 @@ Status check(const RunConfig& c) {
         "trainer.group_size is 1, and an episode is compared with others of its group: make it 2 or more, or let a "
         "teacher say what is better (algorithm.advantage: distill)");
   });
+  const auto& branch = c.rollout.branch;
+  refuse(branch.last_turn < branch.first_turn, [&] {
+    return fmt::format("rollout.branch.last_turn ({}) must not be below rollout.branch.first_turn ({})",
+                       branch.last_turn, branch.first_turn);
+  });
+  refuse(branch.ways > c.trainer.group_size, [&] {
+    return fmt::format("rollout.branch.ways is {}, and a group has trainer.group_size = {} episodes: make it smaller",
+                       branch.ways, c.trainer.group_size);
+  });
+  refuse(branch.ways > 1 && !c.env.external.empty(), [] {
+    return std::string(
+        "rollout.branch.ways: env.external has environments that cannot be branched; set it to 1, or leave them out");
+  });
+  const auto credits_functions = [](const trainer::Algorithm& part) {
+    return trainer::is_function(part) && part.branches.by_tree;
+  };
+  refuse(branch.ways > 1 && algorithm && trainer::any_part(*algorithm, credits_functions), [] {
+    return std::string(
+        "algorithm.branch_credit: a loss of your own (torch) is given no weights of tokens, so what episodes share "
+        "would count more than once unnoticed; set it to none");
+  });
   if (const auto optimizer = optimizer_of(c); !optimizer) must(optimizer.error());
   refuse(c.trainer.minibatches > c.trainer.groups_per_step, [&] {
     return fmt::format("trainer.minibatches is {}, and a batch has trainer.groups_per_step = {}: groups stay whole",

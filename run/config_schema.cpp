@@ -167,6 +167,16 @@ Schema schema_of(RunConfig& c) {
         1e6);
   s.add("rollout.steal_from", c.rollout.steal_from,
         "A dry engine takes episodes from one that holds at least so many more, and two; 0: never", 0, 1e6);
+  s.add(
+      "rollout.branch.ways", c.rollout.branch.ways,
+      "Episodes of a group that begin as one, and go on by themselves from a turn on, each with the files as they are "
+      "then; 1: each is by itself (docs/algorithms.md)",
+      1, rollout::kMostBranches);
+  s.add("rollout.branch.first_turn", c.rollout.branch.first_turn,
+        "Turns that they have in common at least; an episode that ends before is by itself", 1,
+        rollout::kMostBranchTurns);
+  s.add("rollout.branch.last_turn", c.rollout.branch.last_turn,
+        "At most; how many of those between is drawn for each trunk", 1, rollout::kMostBranchTurns);
   s.add("rollout.speculation", c.rollout.speculation,
         "How engines guess tokens, so that one pass can give several. It changes no token", {"off", "ngram"});
   s.add(

@@ -8,6 +8,7 @@
 namespace tandem::trainer {
 
 using rollout::EpisodeKey;
+using rollout::SharedTrunk;
 using rollout::Trajectory;
 using rollout::TrajectoryStore;
 
@@ -41,8 +42,28 @@ void add_demonstrations(const std::optional<Demonstrations>& demonstrations, con
   std::ranges::move(chosen, std::back_inserter(loaded.samples));
 }
 
+namespace {
+
+// What came of a trunk. Episodes of a family that were tried again alone may have drawn another one, under newer
+// weights: only what has the same tokens by the same weights was drawn once.
+struct Drawn {
+  SharedTrunk trunk;
+  size_t sample = 0;  // the first of it
+};
+
+bool have_same_trunk(const Sample& a, const Sample& b) {
+  const auto same = [&](const auto& of_a, const auto& of_b) {
+    return std::equal(of_a.begin(), of_a.begin() + a.trunk_tokens, of_b.begin());
+  };
+  return a.trunk_tokens == b.trunk_tokens && a.group == b.group && same(a.tokens, b.tokens) &&
+         same(a.trained, b.trained) && same(a.logprobs, b.logprobs) && same(a.versions, b.versions);
+}
+
+}  // namespace
+
 Loaded load(const TrajectoryStore& store, const Batch& batch, const Algorithm& algorithm) {
   Loaded loaded{.step = batch.step, .samples = {}, .missing = {}};
+  std::vector<Drawn> trunks;
   for (const auto& entry : batch.entries) {
     auto trajectory = store.read(entry.key);
     if (!trajectory) {
@@ -60,6 +81,15 @@ Loaded load(const TrajectoryStore& store, const Batch& batch, const Algorithm& a
                               .part = static_cast<uint32_t>(part_for(algorithm, entry.kind)),
                               .later_segments = std::move(trajectory->later_segments),
                               .routes = std::move(trajectory->routes)});
+    const SharedTrunk& trunk = trajectory->trunk;
+    if (trunk.tokens == 0) continue;
+    Sample& sample = loaded.samples.back();
+    sample.trunk_tokens = trunk.tokens;
+    const auto known = std::ranges::find_if(trunks, [&](const Drawn& drawn) {
+      return drawn.trunk == trunk && have_same_trunk(loaded.samples[drawn.sample], sample);
+    });
+    sample.trunk = static_cast<int64_t>(known == trunks.end() ? loaded.samples.size() - 1 : known->sample);
+    if (known == trunks.end()) trunks.push_back({trunk, loaded.samples.size() - 1});
   }
   return loaded;
 }

@@ -118,6 +118,9 @@ struct Lease {
   minVersion @8 :UInt64;               # of the weights that may sample it
   maxVersion @9 :UInt64;               # evaluations are of one version
   claims @10 :UInt32;                  # granted for this attempt
+  trunkFamily @11 :UInt64;             # where trunkTurn is not 0: the first episode of those that begin as one
+  trunkSeed @12 :UInt64;               # of what they draw until that turn is over
+  trunkTurn @13 :UInt32;               # from 1; 0: it begins by itself
 }
 
 struct Grant {
@@ -149,6 +152,10 @@ struct Commit {
   turnRewards @16 :List(Float64);      # one for each message of the model, or none
   shown @17 :Text;                     # what a judge compares with its siblings; empty: nothing
   compactions @18 :UInt32;
+  branchTurn @19 :UInt32;              # with which its trunk ended; 0: it has none
+  inheritedTokens @20 :UInt32;         # sampled by another episode of its family
+  inheritedCalls @21 :UInt32;
+  branchFamily @22 :UInt64;            # the first episode of those that began as one
 }
 
 struct BatchEntry {
@@ -182,6 +189,8 @@ struct Trajectory {
   numericsId @6 :Text;
   laterSegments @7 :List(UInt32);      # where they begin; empty: there is one
   routes @8 :RouteShape;               # layers 0: none were recorded
+  trunkFamily @9 :UInt64;              # where trunkTokens is not 0
+  trunkTokens @10 :UInt32;             # it shares so many from the beginning on with others of that family
 }
 
 # Of a mixture of experts.
@@ -228,6 +237,9 @@ struct Acquire {
   seed @4 :UInt64;
   runDir @5 :Text;                     # for a server of many runs: whose config and tasks these are
   toolsInMessages @6 :Bool;            # the model's chat template knows no tools
+  branches @7 :Bool;                   # others are going to begin as it is after some turn
+  trunkLease @8 :UInt64;               # begins as that episode is now; 0: as the task says
+  trunkTurn @9 :UInt32;                # which has played so many turns
 }
 
 struct ChatMessage {
@@ -311,6 +323,9 @@ struct Handover {
   openingMessages @13 :List(ChatMessage);   # as the environment gave them
   summarising @14 :Bool;               # the turn is a summary
   instruction @15 :Text;               # of the step that it is at, where the task has several
+  pastTrunk @16 :Bool;                 # the lease's trunk is over for it
+  inheritedTokens @17 :UInt32;
+  inheritedCalls @18 :UInt32;
 }
 
 struct Said {

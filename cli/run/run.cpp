@@ -447,6 +447,7 @@ Action add_run(CLI::App& command) {
   command.footer(
       "Examples:\n  tandem run configs/quickstart.yaml\n  tandem run configs/quickstart.yaml run.steps=20 "
       "trainer.learning_rate=1e-5\n"
+      "  tandem run configs/quickstart.yaml rollout.branch.ways=4 rollout.branch.last_turn=3\n"
       "  tandem run configs/quickstart.yaml --resume --run-dir runs/mine\n  tandem run configs/quickstart.yaml "
       "--resume-or-start --run-dir runs/mine\n"
       "  tandem run --take-over ~/.cache/tandem/host/standby/0859e742ac1d2ef1\n"

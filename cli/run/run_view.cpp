@@ -25,6 +25,13 @@ void print_plan(const run::RunConfig& config, const run::Topology& topology, con
     fmt::print("updates   {} epochs x {} minibatches of {} to {} groups = {} of a step\n", t.epochs, t.minibatches,
                t.groups_per_step / t.minibatches, (t.groups_per_step + t.minibatches - 1) / t.minibatches,
                t.epochs * t.minibatches);
+  if (const auto& branch = config.rollout.branch; branch.ways > 1) {
+    const int trunks = (t.group_size + branch.ways - 1) / branch.ways;
+    fmt::print("branches  {} trunks a group, of {} episodes at most; they part after turn {}{}; credit {}\n", trunks,
+               branch.ways, branch.first_turn,
+               branch.last_turn > branch.first_turn ? fmt::format(" to {}", branch.last_turn) : "",
+               config.algorithm.branch_credit);
+  }
   fmt::print("tasks     {}\n", tasks);
   const std::string during =
       config.tasks.heldout_every > 0 ? fmt::format(", every {} steps", config.tasks.heldout_every) : "";

@@ -36,9 +36,10 @@ struct TasksOptions {
 Result<int> list_tasks(const TasksOptions& options) {
   auto tasks = TRY(read_tasks(options.path, options.count, options.names, envs::recipes_from(options.recipes)));
   if (!options.path.starts_with("workspace")) {
-    const auto set = TRY(envs::TaskSet::read(
-        options.path,
-        {.heldout_share = options.heldout_share, .kinds = {}, .recipes = envs::recipes_from(options.recipes)}));
+    const auto set = TRY(envs::TaskSet::read(options.path, {.heldout_share = options.heldout_share,
+                                                            .kinds = {},
+                                                            .recipes = envs::recipes_from(options.recipes),
+                                                            .tells_skipped = false}));  // it was told above
     for (auto& task : tasks) task.spec = set.find(task.name)->spec;
   }
   size_t width = 4;

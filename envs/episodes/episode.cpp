@@ -221,15 +221,25 @@ Result<std::vector<ToolOutcome>> Episode::turn(std::span<const ParsedCall> calls
   return outcomes;
 }
 
-Result<std::unique_ptr<Episode>> Episode::branch() {
+Result<std::unique_ptr<Episode>> Episode::branch(const std::optional<SandboxHolder>& holder) {
   if (!sandbox_) return fail(Status::unavailable("the episode has been scored; its sandbox is gone"));
+  EpisodeOptions options = options_;
+  if (holder) {
+    options.holder = *holder;
+    options.holder.run = options_.holder.run;
+  }
+  if (options_.freeze_between_turns) TRY(thaw(*sandbox_));
   const auto sealed = seal(*sandbox_);
   if (!sealed && sealed.error().code() != Code::kUnfit) return fail(sealed.error());
   const auto snapshot = sealed ? *sealed : TRY(snapshot_of(*sandbox_));
-  if (sealed) sandbox_ = TRY(begin_again(backend_, spec_of(task_, options_), snapshot));
-  auto sandbox = TRY(begin_again(backend_, spec_of(task_, options_), snapshot));
+  if (sealed) {
+    sandbox_ = TRY(begin_again(backend_, spec_of(task_, options_), snapshot));
+    TRY(start_servers(*sandbox_, task_.servers));
+  }
+  if (options_.freeze_between_turns) TRY(freeze(*sandbox_));
+  auto sandbox = TRY(begin_again(backend_, spec_of(task_, options), snapshot));
   TRY(start_servers(*sandbox, task_.servers));
-  std::unique_ptr<Episode> branch(new Episode(task_, backend_, options_, std::move(sandbox)));
+  std::unique_ptr<Episode> branch(new Episode(task_, backend_, options, std::move(sandbox)));
   branch->changed_ = changed_;
   branch->tool_calls_ = tool_calls_;
   branch->unread_calls_ = unread_calls_;

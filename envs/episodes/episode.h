@@ -73,8 +73,8 @@ class Episode final : public Attempt {
 
   // A second episode of the task that goes on from here by itself: files, shell and counts are as they are now, what
   // runs in the background is not there, and servers of tools begin anew. kExhausted where the files are too many for a
-  // snapshot and cannot be shared.
-  Result<std::unique_ptr<Episode>> branch();
+  // snapshot and cannot be shared. `holder`: of its sandboxes; none: who holds this one's.
+  Result<std::unique_ptr<Episode>> branch(const std::optional<SandboxHolder>& holder = {});
 
   // Collects what was left behind and grades it, hidden tests in a fresh sandbox; of a task in steps the one that is
   // on, joined with those before it. Terms that do not decide about the reward, for what it is weighed with:

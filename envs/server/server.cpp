@@ -30,6 +30,16 @@ struct TurnAnswer {
   std::optional<std::string> instruction;  // of the next step
 };
 
+// Of what was said in a turn; whose turn it is does not count, for a branch has those of its trunk.
+Digest digest_of_message(wire::Call::Reader in) {
+  std::string said;
+  for (const auto call : in.getCalls()) said += call.toString().flatten().cStr();
+  for (const std::string_view part : {std::string_view(in.getAnswer().cStr(), in.getAnswer().size()),
+                                      std::string_view(in.getReasoning().cStr(), in.getReasoning().size())})
+    said += fmt::format("\n{}:", part.size()) + std::string(part);
+  return digest_of(said);
+}
+
 // The most runs that a host knows at once; one without episodes is forgotten for another.
 constexpr size_t kMostRuns = 256;
 constexpr const char* kTooManyRuns = "the environment server has too many runs";
@@ -270,9 +280,18 @@ class EnvServer {
 
   void acquire(wire::Incoming message) {
     const auto in = message.body().getAcquire();
-    const auto key = fmt::format("{}/{}/{}", message.sender(), in.getEpisode(), in.getAttempt());
+    // Where the trunk that it was to begin from is lost, an attempt begins once more, as its task says.
+    const auto key = fmt::format("{}/{}/{}/{}", message.sender(), in.getEpisode(), in.getAttempt(), in.getTrunkLease());
     const auto run = run_of(message.run());
     if (!run) return answer(Asker(message), fail(Status::exhausted(kTooManyRuns)));
+    std::shared_ptr<Session> trunk;
+    if (in.getTrunkLease() != 0) {
+      const auto found = sessions_.find(in.getTrunkLease());
+      if (found == sessions_.end() || found->second->run != message.run())
+        return answer(Asker(message), fail(Status::not_found(fmt::format("no lease {}", in.getTrunkLease()))));
+      trunk = found->second;
+      trunk->last_used = clock_.now();
+    }
     uint64_t lease = 0;
     std::shared_ptr<Session> session;
     if (const auto known = leases_.find(key); known != leases_.end() && sessions_.contains(known->second)) {
@@ -301,15 +320,18 @@ class EnvServer {
         .kind = in.getKind(), .split = split_from(in.getSplit().cStr()).value_or(Split::kTrain), .seed = in.getSeed()};
     answer_later(
         message,
-        [this, session, spec, holder, run, number = message.run(), run_dir = std::string(in.getRunDir()),
+        [this, session, trunk, turn = in.getTrunkTurn(), is_trunk = in.getBranches(), spec, holder, run,
+         number = message.run(), run_dir = std::string(in.getRunDir()),
          listing = in.getToolsInMessages() ? ToolListing::kInMessages : ToolListing::kByTemplate]() -> Result<Writer> {
           std::lock_guard lock(session->mutex);
+          if (!session->episode && trunk) TRY(begin_from(*trunk, turn, holder, *session));
           if (!session->episode) {
             const auto terms = TRY(run->terms(settings_, number, run_dir));
             EpisodeOptions options = terms->episode;
             options.holder = holder;
             options.most_test_seconds = std::min(options.most_test_seconds, kMostTestSeconds);
             options.holder.run = terms->name;
+            options.branches = is_trunk;
             // What is held out is measured by the task alone, whatever becomes of the user's rewards.
             const bool is_rewarded = terms->rewards != nullptr && spec.split == Split::kTrain;
             options.keep_left_behind = is_rewarded;
@@ -342,6 +364,26 @@ class EnvServer {
         after);
   }
 
+  // As the trunk is after `turn` turns, which are answered here as there. kUnfit where it cannot be branched.
+  static Status begin_from(Session& trunk, uint32_t turn, const SandboxHolder& holder, Session& session) {
+    std::lock_guard lock(trunk.mutex);
+    const bool is_there = trunk.episode && !trunk.grade && !trunk.turns.empty() && trunk.turns.rbegin()->first == turn;
+    if (!is_there) return Status::not_found(fmt::format("the trunk is not behind its turn {}", turn));
+    auto* const episode = dynamic_cast<Episode*>(trunk.episode.get());
+    if (episode == nullptr) return Status::unfit("an environment of somebody else's cannot be branched");
+    auto branch = episode->branch(holder);
+    if (!branch && branch.error().code() == Code::kExhausted) return Status::unfit(branch.error().message());
+    if (!branch) return std::move(branch).error();
+    session.episode = std::move(*branch);
+    session.options = trunk.options;
+    session.options.holder = holder;
+    session.rewards = trunk.rewards;
+    session.is_scored_apart = trunk.is_scored_apart.load();
+    session.record = trunk.record;
+    session.turns = trunk.turns;
+    return {};
+  }
+
   void with_session(wire::Incoming message, uint64_t lease,
                     Result<Writer> (EnvServer::*work)(Session&, const wire::Incoming&)) {
     const auto found = sessions_.find(lease);
@@ -369,8 +411,7 @@ class EnvServer {
 
   Result<Writer> call(Session& session, const wire::Incoming& message) {
     const auto in = message.body().getCall();
-    const auto request = in.toString().flatten();
-    const Digest asked = digest_of(std::string_view(request.cStr(), request.size()));
+    const Digest asked = digest_of_message(in);
     auto known = session.turns.find(in.getTurn());
     // Two rollouts that both take the episode for theirs may have sampled this turn by other weights.
     if (known != session.turns.end() && known->second.asked != asked)

@@ -77,8 +77,11 @@ class TaskSetWalk {
     }
     TRY(mistakes_.status());
     if (tasks_.empty() && !skipped_.empty()) {
+      constexpr size_t kMostTold = 20;
       std::string text;
-      for (const auto& task : skipped_) text += (text.empty() ? "" : "\n") + join(task.why, "\n");
+      for (size_t i = 0; i < std::min(kMostTold, skipped_.size()); ++i)
+        text += (text.empty() ? "" : "\n") + join(skipped_[i].why, "\n");
+      if (skipped_.size() > kMostTold) text += fmt::format("\n... and {} more tasks", skipped_.size() - kMostTold);
       return fail(Status::invalid(std::move(text)));
     }
     if (tasks_.empty()) {

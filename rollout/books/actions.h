@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "rollout/books/branching.h"
 #include "rollout/books/events.h"
 
 namespace tandem::rollout {
@@ -17,7 +19,8 @@ struct LeaseTerms {
   uint64_t task_seed = 0, sample_seed = 0;
   float temperature = 1;
   uint64_t min_version = 0, max_version = 0;
-  uint32_t claims = 0;  // granted for this attempt: each makes offers of before void
+  uint32_t claims = 0;                   // granted for this attempt: each makes offers of before void
+  std::optional<TrunkTerms> trunk = {};  // that it begins as
 };
 struct Grant {
   std::string worker;

@@ -64,6 +64,11 @@ Json to_json(const Event& event) {
                          {"prompt_tokens", e.prompt_tokens},
                          {"sampled_tokens", e.sampled_tokens},
                          {"seconds", e.seconds}};
+            if (e.branch_turn > 0) {
+              json["branch"] = {{"turn", e.branch_turn},
+                                {"family", e.branch_family},
+                                {"inherited", {e.inherited_tokens, e.inherited_calls}}};
+            }
             if (e.compactions > 0) json["compactions"] = e.compactions;
             if (!e.turn_rewards.empty()) json["turn_rewards"] = e.turn_rewards;
             if (!e.shown.empty()) json["shown"] = e.shown;
@@ -140,6 +145,13 @@ Result<Event> event_from_json(const Json& json) {
                .sampled_tokens = json.at("sampled_tokens").get<uint32_t>(),
                .seconds = json.at("seconds").get<double>()};
       if (json.contains("turn_rewards")) c.turn_rewards = json.at("turn_rewards").get<std::vector<double>>();
+      if (json.contains("branch")) {  // of plans with branches
+        const Json& branch = json.at("branch");
+        c.branch_turn = branch.at("turn").get<uint32_t>();
+        c.branch_family = branch.at("family").get<uint64_t>();
+        c.inherited_tokens = branch.at("inherited").at(0).get<uint32_t>();
+        c.inherited_calls = branch.at("inherited").at(1).get<uint32_t>();
+      }
       c.shown = json.value("shown", std::string());
       if (!json.at("reward").is_null()) c.reward = json.at("reward").get<double>();
       return c;

@@ -55,6 +55,11 @@ struct Commit {
   uint32_t turns = 0, tool_calls = 0, retokenised_turns = 0, compactions = 0, steals = 0, prompt_tokens = 0,
            sampled_tokens = 0;
   double seconds = 0;
+  // Of an episode that has come to the end of its trunk: the turn, the family, and of the numbers above what another
+  // episode of the family had sampled and called for it.
+  uint32_t branch_turn = 0;
+  uint64_t branch_family = 0;
+  uint32_t inherited_tokens = 0, inherited_calls = 0;
 };
 struct TrainerJoined {
   uint64_t step = 0;  // what its checkpoint holds

@@ -14,6 +14,10 @@ void write_lease(const LeaseTerms& terms, wire::Lease::Builder out) {
   out.setMinVersion(terms.min_version);
   out.setMaxVersion(terms.max_version);
   out.setClaims(terms.claims);
+  if (!terms.trunk) return;
+  out.setTrunkFamily(terms.trunk->family);
+  out.setTrunkSeed(terms.trunk->seed);
+  out.setTrunkTurn(terms.trunk->turn);
 }
 
 LeaseTerms read_lease(wire::Lease::Reader in) {
@@ -28,6 +32,8 @@ LeaseTerms read_lease(wire::Lease::Reader in) {
   terms.min_version = in.getMinVersion();
   terms.max_version = in.getMaxVersion();
   terms.claims = in.getClaims();
+  if (in.getTrunkTurn() > 0)
+    terms.trunk = {.family = in.getTrunkFamily(), .seed = in.getTrunkSeed(), .turn = in.getTrunkTurn()};
   return terms;
 }
 
@@ -63,6 +69,10 @@ void write_commit(const Commit& commit, wire::Commit::Builder out) {
   out.setSteals(commit.steals);
   out.setRetokenisedTurns(commit.retokenised_turns);
   out.setCompactions(commit.compactions);
+  out.setBranchTurn(commit.branch_turn);
+  out.setBranchFamily(commit.branch_family);
+  out.setInheritedTokens(commit.inherited_tokens);
+  out.setInheritedCalls(commit.inherited_calls);
 }
 
 Commit read_commit(const std::string& worker, wire::Commit::Reader in) {
@@ -80,7 +90,11 @@ Commit read_commit(const std::string& worker, wire::Commit::Reader in) {
                 .steals = in.getSteals(),
                 .prompt_tokens = in.getPromptTokens(),
                 .sampled_tokens = in.getSampledTokens(),
-                .seconds = in.getSeconds()};
+                .seconds = in.getSeconds(),
+                .branch_turn = in.getBranchTurn(),
+                .branch_family = in.getBranchFamily(),
+                .inherited_tokens = in.getInheritedTokens(),
+                .inherited_calls = in.getInheritedCalls()};
   const auto outcome = outcome_from(in.getOutcome().cStr());
   commit.outcome = outcome ? *outcome : Outcome::kInfraError;
   if (in.getHasReward()) commit.reward = in.getReward();

@@ -267,6 +267,36 @@ void Ledger::grant() {
   if (!queued_during_.empty()) grant_from(queued_during_);
 }
 
+LeaseTerms Ledger::lease(EpisodeRecord& episode, const std::string& worker) {
+  set_state(episode.episode, EpisodeState::kLeased);
+  episode.interrupted = false;
+  episode.worker = worker;
+  // What waited in the queue need not be sampled by older weights than what is admitted now.
+  if (binds_lag() && episode.phase == Phase::kTrain)
+    episode.min_version = std::max(episode.min_version, newest_version_);
+  return {.key = {episode.episode, episode.attempt},
+          .group = episode.group,
+          .kind = episode.kind,
+          .split = episode.split,
+          .task_seed = episode.task_seed,
+          .sample_seed = derive_seed(plan_.seed, {kSampleStream, episode.episode}),
+          .temperature = episode.temperature,
+          .min_version = episode.min_version,
+          .max_version = episode.max_version,
+          .trunk = trunk_of(episode)};
+}
+
+std::optional<TrunkTerms> Ledger::trunk_of(const EpisodeRecord& episode) const {
+  if (episode.phase != Phase::kTrain) return std::nullopt;
+  const Group& group = groups_[episode.group];
+  return rollout::trunk_of(plan_, group.first, group.size, episode.episode);
+}
+
+bool Ledger::is_family(const EpisodeRecord& one, const EpisodeRecord& other) const {
+  const auto of_one = trunk_of(one), of_other = trunk_of(other);
+  return of_one && of_other && of_one->family == of_other->family;
+}
+
 void Ledger::grant_from(std::set<uint64_t>& queue) {
   const bool is_during = &queue == &queued_during_;
   const uint64_t most = is_during ? most_during() : UINT64_MAX;
@@ -279,25 +309,14 @@ void Ledger::grant_from(std::set<uint64_t>& queue) {
       Grant grant{.worker = worker->name, .leases = {}};
       std::vector<uint64_t> granted;
       const uint64_t group = records_[*queue.begin()]->group;
-      while (granted.size() < worker->credits && may()) {
+      while (may()) {
         EpisodeRecord& episode = *records_[*queue.begin()];
         if (episode.group != group) break;
-        set_state(episode.episode, EpisodeState::kLeased);
-        episode.interrupted = false;
-        episode.worker = worker->name;
-        // What waited in the queue need not be sampled by older weights than what is admitted now.
-        if (binds_lag() && episode.phase == Phase::kTrain)
-          episode.min_version = std::max(episode.min_version, newest_version_);
+        // Those that begin as one stay together: all but one of them wait for that one.
+        const bool joins = !granted.empty() && plan_.branch.ways > 1 && is_family(episode, *records_[granted.back()]);
+        if (granted.size() >= worker->credits && !joins) break;
+        grant.leases.push_back(lease(episode, worker->name));
         granted.push_back(episode.episode);
-        grant.leases.push_back({.key = {episode.episode, episode.attempt},
-                                .group = episode.group,
-                                .kind = episode.kind,
-                                .split = episode.split,
-                                .task_seed = episode.task_seed,
-                                .sample_seed = derive_seed(plan_.seed, {kSampleStream, episode.episode}),
-                                .temperature = episode.temperature,
-                                .min_version = episode.min_version,
-                                .max_version = episode.max_version});
       }
       groups_[group].stale = true;
       workers_.lease(*worker, granted);

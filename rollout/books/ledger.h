@@ -120,8 +120,16 @@ class Ledger {
     double success = 0;
     std::map<std::string, std::pair<double, int>> kinds;  // sum of rewards, episodes
     std::map<std::string, std::pair<double, int>> terms;  // sum of values, episodes that have it
+    // Of episodes that came to the end of their trunk: families, the episodes, and what they had of each other.
+    struct Branches {
+      int trunks = 0, episodes = 0;
+      uint64_t inherited_tokens = 0, inherited_calls = 0;
+    } branches;
+    uint64_t sampled_tokens = 0, calls = 0;  // of all episodes, each with what it had of others
   };
   const StepGroups* step_groups(uint64_t step) const;
+  // What an episode begins as, with others of its group.
+  std::optional<TrunkTerms> trunk_of(const EpisodeRecord& episode) const;
   // What held-out tasks gave after a step, at temperature 1 and greedy: samples, and those with a reward of 1.
   struct Measurement {
     int samples = 0, passed = 0, greedy_samples = 0, greedy_passed = 0;
@@ -198,6 +206,8 @@ class Ledger {
   uint64_t most_during() const;
   std::set<uint64_t>& queue_of(const EpisodeRecord& episode);
   void grant_from(std::set<uint64_t>& queue);
+  LeaseTerms lease(EpisodeRecord& episode, const std::string& worker);
+  bool is_family(const EpisodeRecord& one, const EpisodeRecord& other) const;
   void admit_training();
   void end_training();
   void form_batches();

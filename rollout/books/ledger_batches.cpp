@@ -7,6 +7,7 @@
 // newest when it was leased, so all of them have such a place as long as batches are formed in this way; when all are
 // complete, one always can be.
 #include <algorithm>
+#include <set>
 
 #include "base/random.h"
 #include "rollout/books/learned_reward.h"
@@ -191,12 +192,22 @@ bool Ledger::is_silent(std::span<EpisodeRecord* const> members, std::span<const 
 }
 
 void Ledger::count(std::span<EpisodeRecord* const> members, Tally& tally) {
-  double of_group = 0;  // of the task: whether it succeeded
+  double of_group = 0;          // of the task: whether it succeeded
+  std::set<uint64_t> families;  // that have branched
   for (const EpisodeRecord* episode : members) {
     of_group += *episode->commit->reward;
     auto& [sum, count] = tally.groups.kinds[episode->kind];
     sum += *episode->commit->reward;
     ++count;
+    tally.groups.sampled_tokens += episode->commit->sampled_tokens;
+    tally.groups.calls += episode->commit->tool_calls;
+    if (episode->commit->branch_turn > 0) {
+      auto& branches = tally.groups.branches;
+      branches.trunks += families.insert(episode->commit->branch_family).second;
+      ++branches.episodes;
+      branches.inherited_tokens += episode->commit->inherited_tokens;
+      branches.inherited_calls += episode->commit->inherited_calls;
+    }
     for (const auto& [name, value] : episode->commit->terms) {
       if (tally.groups.terms.size() == kMostTerms && !tally.groups.terms.contains(name)) continue;
       auto& [of_term, having] = tally.groups.terms[name];

@@ -113,12 +113,18 @@ std::string Ledger::snapshot() const {
   for (uint64_t id = 0; id < records_.size(); ++id) {
     if (states_[id] <= EpisodeState::kCommitted) head["open"].push_back(to_json(*records_[id]));
   }
-  const auto groups_to_json = [](uint64_t step, const StepGroups& groups) {
+  const auto groups_to_json = [this](uint64_t step, const StepGroups& groups) {
     Json kinds = Json::object();
     for (const auto& [kind, sums] : groups.kinds) kinds[kind] = {sums.first, sums.second};
     Json terms = Json::object();
     for (const auto& [name, sums] : groups.terms) terms[name] = {sums.first, sums.second};
-    return Json{step, groups.groups, groups.with_signal, groups.success, std::move(kinds), std::move(terms)};
+    Json json{step, groups.groups, groups.with_signal, groups.success, std::move(kinds), std::move(terms)};
+    if (plan_.branch.ways > 1) {
+      const auto& b = groups.branches;
+      json.push_back(
+          {b.trunks, b.episodes, b.inherited_tokens, b.inherited_calls, groups.sampled_tokens, groups.calls});
+    }
+    return json;
   };
   for (const auto& [step, groups] : step_groups_) head["steps"].push_back(groups_to_json(step, groups));
   if (left_out_.groups.groups > 0)
@@ -216,6 +222,15 @@ Result<Ledger> Ledger::restore(std::string_view snapshot) {
       if (step.size() > 5) {
         for (const auto& [name, sums] : step.at(5).items())
           groups.terms[name] = {sums.at(0).get<double>(), sums.at(1).get<int>()};
+      }
+      if (step.size() > 6) {  // of plans with branches
+        const Json& b = step.at(6);
+        groups.branches = {.trunks = b.at(0).get<int>(),
+                           .episodes = b.at(1).get<int>(),
+                           .inherited_tokens = b.at(2).get<uint64_t>(),
+                           .inherited_calls = b.at(3).get<uint64_t>()};
+        groups.sampled_tokens = b.at(4).get<uint64_t>();
+        groups.calls = b.at(5).get<uint64_t>();
       }
       return groups;
     };

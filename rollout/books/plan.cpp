@@ -76,6 +76,9 @@ Status check(const RunPlan& plan) {
   TRY(within("pass_k", plan.pass_k, 1, 4096));
   TRY(within("steal_from", plan.steal_from, 0, 1'000'000));
   TRY(within("dynamic_sampling", plan.dynamic_sampling, 0, 1000));
+  TRY(within("branch.ways", plan.branch.ways, 1, kMostBranches));
+  TRY(within("branch.first_turn", plan.branch.first_turn, 1, kMostBranchTurns));
+  TRY(within("branch.last_turn", plan.branch.last_turn, plan.branch.first_turn, kMostBranchTurns));
   for (const std::string& kind : plan.kinds) {
     if (!plan.counts.empty() && !plan.counts.contains(kind))
       return Status::invalid(fmt::format("a plan counts no tasks of its kind \"{}\"", kind));
@@ -117,6 +120,10 @@ Json to_json(const RunPlan& plan) {
   if (plan.dynamic_sampling > 0) json["dynamic_sampling"] = plan.dynamic_sampling;
   if (plan.leave_out_truncated) json["leave_out_truncated"] = true;
   if (plan.heldout_every > 0) json["heldout_every"] = plan.heldout_every;
+  if (plan.branch.ways > 1) {
+    json["branch"] = {
+        {"ways", plan.branch.ways}, {"first_turn", plan.branch.first_turn}, {"last_turn", plan.branch.last_turn}};
+  }
   return json;
 }
 
@@ -148,6 +155,7 @@ Result<RunPlan> plan_from_json(const Json& json) {
                  .all_groups = json.value("all_groups", false),
                  .dynamic_sampling = json.value("dynamic_sampling", 0),
                  .leave_out_truncated = json.value("leave_out_truncated", false),
+                 .branch = {},
                  .steal_from = json.at("steal_from").get<int>()};
     for (const auto& [kind, count] : json.at("counts").items())
       plan.counts[kind] = {.train = count.at("train").get<uint64_t>(), .heldout = count.at("heldout").get<uint64_t>()};
@@ -157,6 +165,12 @@ Result<RunPlan> plan_from_json(const Json& json) {
                                  .std_epsilon = rule.at("std_epsilon").get<double>(),
                                  .pass_k = rule.at("pass_k").get<int>()};
       }
+    }
+    if (json.contains("branch")) {
+      const Json& branch = json.at("branch");
+      plan.branch = {.ways = branch.at("ways").get<int>(),
+                     .first_turn = branch.at("first_turn").get<int>(),
+                     .last_turn = branch.at("last_turn").get<int>()};
     }
     TRY(check(plan));
     return plan;

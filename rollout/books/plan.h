@@ -42,6 +42,15 @@ struct AdvantageRule {
   friend bool operator==(const AdvantageRule&, const AdvantageRule&) = default;
 };
 
+// Which episodes of a training group begin as one: `ways` of them each, one behind the other, share a trunk, and go on
+// by themselves when a turn of it is over. That turn is drawn between two by the seed of the trunk.
+struct BranchRule {
+  int ways = 1;  // 1: each episode is by itself
+  int first_turn = 1, last_turn = 1;
+  friend bool operator==(const BranchRule&, const BranchRule&) = default;
+};
+
+inline constexpr int kMostBranches = 4096, kMostBranchTurns = 10'000;
 inline constexpr int kMostSteps = 10'000'000;
 
 // A function of the config that the run began with.
@@ -73,7 +82,8 @@ struct RunPlan {
   // a part of the batch, and of what it learns from nothing.
   int dynamic_sampling = 0;
   bool leave_out_truncated = false;  // truncated episodes count in the baseline of their group, and are not trained
-  int steal_from = 8;                // a dry worker takes from one that holds at least so many more, and two; 0: never
+  BranchRule branch;
+  int steal_from = 8;  // a dry worker takes from one that holds at least so many more, and two; 0: never
   friend bool operator==(const RunPlan&, const RunPlan&) = default;
 };
 

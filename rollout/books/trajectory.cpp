@@ -52,8 +52,9 @@ void take(std::string_view& bytes, size_t count, std::vector<T>& values) {
 }
 
 // Of a record: 2 is the same as 1, which did not say so; 3 is one of several segments, which programs of before would
-// take for one; 4 has routes, behind the other lists.
-constexpr int kTrajectoryFormat = 2, kSegmentsFormat = 3, kRoutesFormat = 4;
+// take for one; 4 has routes, behind the other lists; 5 has a trunk, whose tokens programs of before would count more
+// than once.
+constexpr int kTrajectoryFormat = 2, kSegmentsFormat = 3, kRoutesFormat = 4, kTrunkFormat = 5;
 
 bool are_segments(std::span<const uint32_t> later, size_t count) {
   return later.size() < kMostSegments && are_parts(later, count);
@@ -89,6 +90,8 @@ void write_trajectory(const Trajectory& t, wire::Trajectory::Builder out, wire::
   out.setNumericsId(t.numerics_id);
   auto segments = out.initLaterSegments(static_cast<unsigned>(t.later_segments.size()));
   for (size_t i = 0; i < t.later_segments.size(); ++i) segments.set(static_cast<unsigned>(i), t.later_segments[i]);
+  out.setTrunkFamily(t.trunk.family);
+  out.setTrunkTokens(t.trunk.tokens);
   message.add_bulk_of(std::span<const int32_t>(t.tokens));
   message.add_bulk_of(std::span<const uint8_t>(t.sampled));
   message.add_bulk_of(std::span<const float>(t.logprobs));
@@ -116,6 +119,9 @@ Result<Trajectory> read_trajectory(wire::Trajectory::Reader in, const wire::Inco
   }
   const auto segments = in.getLaterSegments();
   for (unsigned i = 0; i < segments.size() && i < kMostSegments; ++i) t.later_segments.push_back(segments[i]);
+  t.trunk = {.family = in.getTrunkFamily(), .tokens = in.getTrunkTokens()};
+  if (t.trunk.tokens > t.tokens.size())
+    return fail(Status::corrupt(fmt::format("the trunk of episode {} is longer than its tokens", t.key.episode)));
   if (digest_of_lists(t) != Digest{in.getDigestLow(), in.getDigestHigh()}) {
     return fail(Status::corrupt(fmt::format("the trajectory of episode {} was damaged on its way", t.key.episode)));
   }
@@ -147,6 +153,10 @@ Status TrajectoryStore::append(std::span<const Trajectory* const> trajectories) 
       head["format"] = kRoutesFormat;
       head["routes"] = {
           {"layers", t.routes.shape.layers}, {"top_k", t.routes.shape.top_k}, {"experts", t.routes.shape.experts}};
+    }
+    if (t.trunk.tokens > 0) {
+      head["format"] = kTrunkFormat;
+      head["trunk"] = {{"family", t.trunk.family}, {"tokens", t.trunk.tokens}};
     }
     offsets_[t.key] = TRY(log_->append(dump_json(head) + "\n" + all_bytes(t)));
   }
@@ -192,6 +202,12 @@ Result<Trajectory> TrajectoryStore::read(const EpisodeKey& key) const {
   t.later_segments = head.value("later_segments", std::vector<uint32_t>());
   if (!are_segments(t.later_segments, count))
     return fail(Status::corrupt("the segments of a trajectory do not fit its tokens").at(path_.string()));
+  if (const Json trunk = head.value("trunk", Json()); trunk.is_object()) {
+    const Json family = trunk.value("family", Json()), tokens = trunk.value("tokens", Json());
+    if (!family.is_number_unsigned() || !tokens.is_number_unsigned() || tokens.get<uint64_t>() > count)
+      return fail(Status::corrupt("the trunk of a trajectory does not fit its tokens").at(path_.string()));
+    t.trunk = {.family = family.get<uint64_t>(), .tokens = tokens.get<uint32_t>()};
+  }
   if (!t.routes.fits(count))
     return fail(Status::corrupt("the routes of a trajectory name experts that there are not").at(path_.string()));
   return t;
@@ -203,7 +219,7 @@ Status TrajectoryStore::index() {
   const auto visit = [&](std::string_view record, uint64_t offset) -> Status {
     const Json head = TRY(parse_json(record.substr(0, record.find('\n'))));
     const int own = head.value("format", 1);
-    const bool has_more = own == kSegmentsFormat || own == kRoutesFormat;
+    const bool has_more = own > kTrajectoryFormat && own <= kTrunkFormat;
     if (auto format = format_of(head, kTrajectoryFormat); !format && !has_more)
       return std::move(format).error().at(fmt::format("{}, byte {}", path_.string(), offset));
     offsets_[{head.value("episode", uint64_t{0}), head.value("attempt", uint32_t{0})}] = offset;

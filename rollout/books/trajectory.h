@@ -16,6 +16,7 @@
 
 #include "base/expert_routes.h"
 #include "base/record_log.h"
+#include "rollout/books/branching.h"
 #include "rollout/books/ledger.h"
 #include "wire/socket.h"
 
@@ -33,6 +34,7 @@ struct Trajectory {
   // Of a mixture of experts, where they are recorded: the experts that each token went to when it was computed, for the
   // token after it or for the first time. As many rows as tokens; the last of a segment has none that is known.
   ExpertRoutes routes;
+  SharedTrunk trunk;
   friend bool operator==(const Trajectory&, const Trajectory&) = default;
 
   void append(std::span<const int32_t> observed);

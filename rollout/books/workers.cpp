@@ -52,7 +52,7 @@ void WorkerTable::leave_all() {
 
 void WorkerTable::lease(const Worker& worker, std::span<const uint64_t> episodes) {
   change(of(worker.name), [&](Worker& changed) {
-    changed.credits -= static_cast<uint32_t>(episodes.size());
+    changed.credits -= std::min(changed.credits, static_cast<uint32_t>(episodes.size()));
     changed.leased.insert(episodes.begin(), episodes.end());
   });
 }

@@ -87,6 +87,44 @@ TEST_F(Loss, of_a_teacher_is_that_of_its_float64_form) {
   EXPECT_EQ(found[0]["metrics"]["teacher_unlikely"], 0);
 }
 
+// The float64 form counts every part of a tree once; here a trunk has a share in each of its rows.
+TEST_F(Loss, of_samples_that_share_trunks_is_that_of_their_trees) {
+  std::vector<Json> cases;
+  std::string lines;
+  const std::string golden = text(TANDEM_SOURCE_DIR "/tests/golden/branches.jsonl");
+  for (const auto line : split(trim(golden), '\n')) {
+    cases.push_back(*parse_json(line));
+    lines += cases.back()["batch"].dump() + "\n";
+  }
+  ASSERT_GE(cases.size(), 48u);
+  const auto found = answers(lines, 0);
+  ASSERT_EQ(found.size(), cases.size());
+  for (size_t i = 0; i < cases.size(); ++i) {
+    SCOPED_TRACE("line " + std::to_string(i + 1) + ": " + cases[i]["batch"]["algorithm"].dump());
+    ASSERT_FALSE(found[i].contains("error")) << found[i].dump();
+    const Json& expected = cases[i]["expected"];
+    EXPECT_NEAR(found[i]["loss"].get<double>(), expected["loss"].get<double>(), 1e-10);
+    expect_near(found[i]["grad_logprobs"], expected["grad_logprobs"], "grad_logprobs");
+    expect_near(found[i]["advantages"], expected["advantages"], "advantages");
+  }
+}
+
+TEST_F(Loss, of_trunks_that_do_not_fit_their_rows_is_refused) {
+  const auto found = answers(
+      "{\"logprobs\": [[-1, -2], [-1, -3]], \"advantages\": [[1, 1], [2, 2]], \"trunks\": [[0, 3], [0, 3]]}\n"
+      "{\"logprobs\": [[-1, -2], [-1, -3]], \"advantages\": [[1, 1], [2, 2]], \"trunks\": [[0, 1], [0, 2]]}\n"
+      "{\"logprobs\": [[-1, -2], [-1, -3]], \"advantages\": [[1, 1], [2, 2]], \"trunks\": [[0, 1], 5]}\n"
+      "{\"logprobs\": [[-1, -2], [-1, -3]], \"advantages\": [[1, 1], [2, 2]], \"trunks\": [[0, 1]]}\n",
+      1);
+  ASSERT_EQ(found.size(), 4u);
+  for (size_t i = 0; i < found.size(); ++i) {
+    const std::vector<std::string> words = {"trunks[0] has 3 tokens, and the row has 2",
+                                            "trunk 0 has 1 tokens in row 0 and 2 in row 1", "trunks[1] is 5",
+                                            "trunks does not have an item for each of the 2 rows"};
+    EXPECT_NE(found[i].dump().find(words[i]), std::string::npos) << found[i].dump();
+  }
+}
+
 TEST_F(Loss, credit_that_looks_beyond_the_mean_of_a_group_is_that_of_its_float64_form) {
   std::vector<Json> cases;
   std::string lines;

@@ -204,6 +204,8 @@ class RandomWorld {
       on_claim(rollout, key, claims);
     });
   }
+  void carry_out(int, Life&, const Episode::Fork&) {}
+  void carry_out(int, Life&, const Episode::EndTrunk&) {}
   void carry_out(int, Life&, const Episode::Note&) {}
   void carry_out(int rollout, Life& life, const Episode::Over&) {
     ASSERT_TRUE(life.episode.is_over());

@@ -33,6 +33,8 @@ std::string in_words(const Episode::Action& action) {
           [](const Episode::SendCommit& a) { return fmt::format("commit {}", to_string(a.commit.outcome)); },
           [](const Episode::HandOver& a) { return "hand over to " + a.thief; },
           [](const Episode::SendClaim&) { return std::string("claim"); },
+          [](const Episode::Fork&) { return std::string("fork"); },
+          [](const Episode::EndTrunk&) { return std::string("end trunk"); },
           [](const Episode::Note&) { return std::string("note"); },
           [](const Episode::Over& a) { return fmt::format("over {}", static_cast<int>(a.end)); }},
       action);

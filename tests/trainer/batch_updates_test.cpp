@@ -150,6 +150,58 @@ TEST_F(SeveralUpdates, are_single_steps_on_the_minibatches_to_the_last_bit) {
   }
 }
 
+// Two samples of each group begin with three tokens that were drawn once. Advantages are credited once, and weights of
+// tokens go into every update.
+TEST_F(SeveralUpdates, of_samples_that_share_trunks_are_single_steps_too) {
+  const BatchUpdates updates{.epochs = 2, .minibatches = 2, .seed = 4};
+  auto batch = samples();
+  for (size_t first = 0; first < batch.size(); first += 3) {
+    for (size_t i = first; i < first + 2; ++i) {
+      batch[i].trunk = static_cast<int64_t>(first);
+      batch[i].trunk_tokens = 10;
+    }
+    std::copy_n(batch[first].tokens.begin(), 10, batch[first + 1].tokens.begin());
+    std::copy_n(batch[first].logprobs.begin(), 10, batch[first + 1].logprobs.begin());
+  }
+  auto apart = batch;
+  for (Sample& sample : apart) sample.trunk = -1;
+  for (const char* text : {R"({"name": "grpo", "branch_local": 0.5})",
+                           R"({"name": "dapo", "aggregation": "seq_mean_token_mean", "branch_local": 1})",
+                           R"({"name": "clip_cov", "branch_local": 1})"}) {
+    const auto algorithm = *algorithm_from_json(Json::parse(text));
+    Learner several = learner(updates), single = learner({}), plain = learner(updates);
+    const bool looks_at_all = algorithm.name == "clip_cov";
+    const auto step = several.reinforce(batch, algorithm, kVersion);
+    ASSERT_TRUE(step.has_value()) << step.error().to_string();
+    ASSERT_TRUE(plain.reinforce(apart, algorithm, kVersion).has_value());
+    EXPECT_FALSE(same_weights(several, plain)) << text;
+    if (looks_at_all) continue;  // its baseline of the whole batch is no minibatch's
+    const auto steps = unrolled(single, sampled_by(single, batch), updates, algorithm);
+    EXPECT_TRUE(same_weights(several, single)) << text;
+    for (size_t i = 0; i < 4; ++i) EXPECT_EQ(step->updates[i].loss, steps[i].loss) << text << i;
+  }
+}
+
+// What a trunk teaches does not depend on how many samples have it: the same twice is the same once.
+TEST_F(SeveralUpdates, of_a_trunk_that_is_all_there_is_count_it_once) {
+  auto batch = samples();
+  batch.resize(1);
+  batch[0].advantage = 0.5;
+  auto twice = batch;
+  twice.push_back(batch[0]);
+  for (Sample& sample : twice) {
+    sample.trunk = 0;
+    sample.trunk_tokens = static_cast<uint32_t>(sample.tokens.size());
+  }
+  const auto algorithm = *algorithm_named("grpo");
+  Learner one = learner({}), two = learner({});
+  const auto of_one = one.reinforce(batch, algorithm, kVersion), of_two = two.reinforce(twice, algorithm, kVersion);
+  ASSERT_TRUE(of_one.has_value() && of_two.has_value());
+  EXPECT_DOUBLE_EQ(of_one->loss, of_two->loss);
+  EXPECT_EQ(of_one->tree_tokens, of_two->tree_tokens);
+  EXPECT_TRUE(same_weights(one, two));
+}
+
 // Advantages of the whole batch are made once, and not again of a minibatch.
 TEST_F(SeveralUpdates, have_the_advantages_of_the_whole_batch) {
   const BatchUpdates updates{.epochs = 2, .minibatches = 3};

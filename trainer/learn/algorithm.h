@@ -82,6 +82,13 @@ struct DemonstrationTerm {
   friend bool operator==(const DemonstrationTerm&, const DemonstrationTerm&) = default;
 };
 
+// Samples that begin as one (branch_credit.h).
+struct BranchCredit {
+  bool by_tree = true;  // what they share counts once, by the mean of their advantages; false: once for each sample
+  double local = 0;     // weight of an advantage among the samples of a trunk, beside that of the group
+  friend bool operator==(const BranchCredit&, const BranchCredit&) = default;
+};
+
 struct Algorithm {
   std::string name = "dr_grpo";
   const PolicyLoss* policy = &kClipLoss;
@@ -89,6 +96,7 @@ struct Algorithm {
   double std_epsilon = 1e-6;
   int pass_k = 4;  // samples of a subset, of pass_at_k
   Gigpo gigpo;
+  BranchCredit branches;
   Teacher teacher;
   double gamma = 1, lambda = 1;  // of reinforce++, gae and gigpo; lambda of gae alone
   bool whiten_advantages = false;

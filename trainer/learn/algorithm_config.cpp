@@ -49,6 +49,13 @@ void add_fields(Schema& s, AlgorithmConfig& c, Keys keys) {
         "Of a turn's advantage among turns that began in the same state, beside that of the episode (gigpo)", 0,
         up_to(1e6));
   s.add("algorithm.gigpo.std", c.gigpo.scaled, "Whether both advantages of gigpo are divided by the deviation");
+  s.add("algorithm.branch_credit", c.branch_credit,
+        "What episodes learn of a trunk that they share (rollout.branch): tree, once, by the mean of their advantages; "
+        "none, each by its own, as if it had drawn it",
+        {"tree", "none"});
+  s.add("algorithm.branch_local", c.branch_local,
+        "Behind the trunk: weight of an episode's advantage among those that share it, beside that in its group (tree)",
+        0, up_to(1e6));
   s.add(
       "algorithm.teacher.path", c.teacher.path,
       "Model that every sampled token is compared with: a directory, or a step of a run (RUN@12, RUN@last, RUN@best). "
@@ -191,6 +198,7 @@ Result<Algorithm> algorithm_of(const AlgorithmConfig& c) {
   a.std_epsilon = c.std_epsilon;
   a.pass_k = c.pass_k;
   a.gigpo = c.gigpo;
+  a.branches = {.by_tree = c.branch_credit == "tree", .local = c.branch_local};
   a.teacher = c.teacher;
   a.gamma = c.gamma;
   a.lambda = c.lambda;
@@ -267,6 +275,10 @@ Json to_json(const Algorithm& a) {
                {"penalty", a.penalty},
                {"aggregation", kAggregations.name_of(a.aggregation)},
                {"aggregation_length", a.aggregation_length}};
+  if (a.branches != BranchCredit{}) {
+    json["branch_credit"] = a.branches.by_tree ? "tree" : "none";
+    json["branch_local"] = a.branches.local;
+  }
   json["correction"] = {{"kind", kCorrections.name_of(a.correction.kind)},
                         {"level", kLevels.name_of(a.correction.sequence_level)},
                         {"low", a.correction.low},

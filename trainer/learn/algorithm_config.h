@@ -19,6 +19,8 @@ struct AlgorithmConfig {
   double std_epsilon = Algorithm{}.std_epsilon;
   int pass_k = Algorithm{}.pass_k;
   Gigpo gigpo;
+  std::string branch_credit = "tree";
+  double branch_local = BranchCredit{}.local;
   Teacher teacher;
   double gamma = Algorithm{}.gamma, lambda = Algorithm{}.lambda;
   std::optional<bool> whiten_advantages;

@@ -12,6 +12,14 @@ namespace tandem::trainer {
 // A matrix, row-major; a row is a sequence, padded on the right or the left. Empty where it was not given.
 using Rows = std::vector<double>;
 
+// What the beginning of a row shares with other rows of the same number: tokens that were drawn once. `tokens` of those
+// that count.
+struct RowTrunk {
+  int64_t number = -1;  // below 0: nothing
+  size_t tokens = 0;
+  friend bool operator==(const RowTrunk&, const RowTrunk&) = default;
+};
+
 struct LossBatch {
   size_t rows = 0, length = 0;
   Rows logprobs;
@@ -26,7 +34,9 @@ struct LossBatch {
   // Of a row: the state that each of its turns began in, for AdvantageKind::kGigpo. Equal numbers in rows of one group
   // are one state.
   std::vector<std::vector<int64_t>> anchors;
-  std::vector<int64_t> turns;  // of a token that counts: which turn of its row it is of, from 0; -1 elsewhere
+  std::vector<int64_t> turns;    // of a token that counts: which turn of its row it is of, from 0; -1 elsewhere
+  std::vector<RowTrunk> trunks;  // of a row; empty: there are none
+  bool is_credited = false;      // `advantages` are those of branches already (branch_credit.h)
 };
 
 }  // namespace tandem::trainer

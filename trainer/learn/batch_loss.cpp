@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "trainer/learn/batch_advantages.h"
+#include "trainer/learn/branch_credit.h"
 #include "trainer/learn/losses/policy_loss.h"
 #include "trainer/learn/sequence_loss.h"
 
@@ -29,11 +30,16 @@ class Loss {
       result.taught = credit.taught;
     } else {
       result.advantages = masked();
+      credit_trunks(batch_, algorithm_.branches, result.advantages);
       result.taught = add_teacher(batch_, algorithm_.teacher, result.advantages);
     }
     std::vector<int> lengths(batch_.rows, 0);
     for (size_t i = 0; i < count; ++i) lengths[i / batch_.length] += batch_.mask[i];
-    const auto weights = sequence_weights(lengths, algorithm_);
+    shares_ = trunk_shares(batch_.trunks, algorithm_.branches);
+    std::vector<double> weighed(lengths.begin(), lengths.end());
+    for (size_t row = 0; row < shares_.size(); ++row)
+      weighed[row] = weight_of(static_cast<size_t>(lengths[row]), shares_[row]);
+    const auto weights = sequence_weights(weighed, algorithm_);
     LossCounts counts;
     if (is_function(algorithm_)) {
       if (function == nullptr) return fail(Status::internal("the algorithm torch needs a function"));
@@ -60,6 +66,7 @@ class Loss {
     Credit credit{.advantages = TRY(batch_advantages(batch_, rewards(), algorithm_)), .returns = {}, .taught = {}};
     // A critic learns what is made of rewards; and whitening, were it later, would undo the teacher's scale.
     if (algorithm_.advantage == AdvantageKind::kGae) credit.returns = TRY(returns());
+    credit_trunks(batch_, algorithm_.branches, credit.advantages);
     credit.taught = add_teacher(batch_, algorithm_.teacher, credit.advantages);
     return credit;
   }
@@ -74,6 +81,10 @@ class Loss {
       return Status::invalid("kl needs \"ref_logprobs\"");
     if (algorithm_.kl.in_reward && batch_.rewards.empty())
       return Status::invalid("kl.in_reward needs \"rewards\": the advantages are given");
+    TRY(check_trunks(batch_));
+    if (is_function(algorithm_) && !trunk_shares(batch_.trunks, algorithm_.branches).empty())
+      return Status::invalid("torch has no weights of tokens: branch_credit tree cannot be with \"trunks\"")
+          .hint("set branch_credit to none");
     if (algorithm_.correction.kind == Correction::Kind::kNone) return {};
     if (batch_.rollout_logprobs.empty()) return Status::invalid("correction needs \"rollout_logprobs\"");
     if (is_against_sampler(algorithm_) || batch_.old_logprobs.empty()) {
@@ -144,8 +155,9 @@ class Loss {
     for (size_t i = row * batch_.length; i < (row + 1) * batch_.length && !chosen_.empty(); ++i) {
       if (batch_.mask[i]) chosen.push_back(chosen_[i]);
     }
-    const double loss =
-        sequence_loss({logprobs, old, rollout, ref, advantages, chosen}, weight, algorithm_, grads, counts);
+    const auto token_weight = shares_.empty() ? std::vector<double>() : token_weights(logprobs.size(), shares_[row]);
+    const double loss = sequence_loss({logprobs, old, rollout, ref, advantages, token_weight, chosen}, weight,
+                                      algorithm_, grads, counts);
     if (is_function(algorithm_)) return;  // counted, and no more
     result.loss += loss;
     auto grad = grads.begin();
@@ -157,6 +169,7 @@ class Loss {
   const LossBatch& batch_;
   const Algorithm& algorithm_;
   std::vector<uint8_t> chosen_;
+  std::vector<TrunkShare> shares_;  // by row; empty: all tokens weigh 1
 };
 
 }  // namespace

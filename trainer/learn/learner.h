@@ -57,6 +57,9 @@ struct Sample {
   // The experts that the sampler's tokens went to, which the passes of the model that learns take, too; empty: they
   // choose. Reference models and teachers choose by themselves.
   ExpertRoutes routes = {};
+  // Samples of one number, of one group, share their first `trunk_tokens` tokens, which were drawn once; below 0: none.
+  int64_t trunk = -1;
+  uint32_t trunk_tokens = 0;
 };
 
 // The part of a demonstration, whose term is Algorithm::demonstrations. It has no logprobs, versions or group, and

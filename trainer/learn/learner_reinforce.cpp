@@ -42,9 +42,12 @@ Result<StepMetrics> Learner::reinforce(std::span<const Sample> samples, const Al
   const auto drawn = without_demonstrations(samples);
   const double demonstrated = trained_tokens(samples.subspan(drawn.size()));
   const auto parts = parts_in(algorithm, drawn);
-  std::vector<int> lengths;
-  for (const Sample& sample : drawn) {
-    lengths.push_back(static_cast<int>(std::count(sample.trained.begin(), sample.trained.end(), 1)));
+  const auto shares = trunk_shares(drawn, parts);
+  const auto credits = branch_credit(drawn, parts);
+  std::vector<double> lengths;
+  for (size_t i = 0; i < drawn.size(); ++i) {
+    const auto length = std::count(drawn[i].trained.begin(), drawn[i].trained.end(), uint8_t{1});
+    lengths.push_back(weight_of(static_cast<size_t>(length), shares[i]));
   }
   const auto weights = sequence_weights(lengths, parts);
   const auto outcomes = TRY(accumulate(
@@ -58,7 +61,9 @@ Result<StepMetrics> Learner::reinforce(std::span<const Sample> samples, const Al
         for (size_t i = 1; i < sample.tokens.size(); ++i) {
           if (sample.trained[i]) sampled.push_back(sample.logprobs[i]);
         }
-        std::vector<double> advantages(sampled.size(), sample.advantage);
+        std::vector<double> advantages(sampled.size(), credits[index].own);
+        std::fill_n(advantages.begin(), std::min(sampled.size(), shares[index].tokens), credits[index].of_trunk);
+        const auto token_weight = token_weights(sampled.size(), shares[index]);
         for (size_t i = 0; i < at.teacher_logprobs.size(); ++i) {
           advantages[i] += teacher_advantage(sampled[i], at.teacher_logprobs[i], of_part.teacher);
           outcome.taught.add(sampled[i], at.teacher_logprobs[i]);
@@ -68,7 +73,8 @@ Result<StepMetrics> Learner::reinforce(std::span<const Sample> samples, const Al
                                    .old_logprobs = corrects ? std::span(at.logprobs) : std::span<const double>(),
                                    .rollout_logprobs = sampled,
                                    .ref_logprobs = at.ref_logprobs,
-                                   .advantages = advantages};
+                                   .advantages = advantages,
+                                   .weights = token_weight};
         outcome.loss = sequence_loss(tokens, weights[index], of_part, gradients, outcome.counts);
       },
       metrics, Asked::kTeacher));

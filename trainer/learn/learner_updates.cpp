@@ -91,7 +91,10 @@ Result<Learner::Pass> Learner::pass_through(std::span<const Sample> samples, std
   double tokens = 0;
   for (const int length : lengths) tokens += length;
   const auto parts = parts_in(algorithm, drawn);
-  const auto weights = sequence_weights(lengths, parts);
+  const auto shares = trunk_shares(drawn, parts);
+  std::vector<double> weighed;
+  for (size_t i = 0; i < lengths.size(); ++i) weighed.push_back(weight_of(static_cast<size_t>(lengths[i]), shares[i]));
+  const auto weights = sequence_weights(weighed, parts);
   const auto of_row = [&](const Rows& values, size_t index) {
     return std::span(values).subspan(rows[index] * batch.length, static_cast<size_t>(lengths[index]));
   };
@@ -104,6 +107,7 @@ Result<Learner::Pass> Learner::pass_through(std::span<const Sample> samples, std
     LossBatch now = TRY(survey(drawn, version, of_survey));
     now.old_logprobs.assign(now.mask.size(), 0);
     now.advantages.assign(now.mask.size(), 0);
+    now.is_credited = true;
     for (size_t i = 0; i < drawn.size(); ++i) {
       const auto to = static_cast<ptrdiff_t>(i * now.length);
       std::ranges::copy(of_row(batch.old_logprobs, i), now.old_logprobs.begin() + to);
@@ -140,11 +144,13 @@ Result<Learner::Pass> Learner::pass_through(std::span<const Sample> samples, std
                       gradients.begin());
           return;
         }
+        const auto token_weight = token_weights(old.size(), shares[index]);
         const CountedTokens tokens_of_row{.logprobs = at.logprobs,
                                           .old_logprobs = old,
                                           .rollout_logprobs = of_row(batch.rollout_logprobs, index),
                                           .ref_logprobs = at.ref_logprobs,
-                                          .advantages = of_row(batch.advantages, index)};
+                                          .advantages = of_row(batch.advantages, index),
+                                          .weights = token_weight};
         outcome.loss = sequence_loss(tokens_of_row, weights[index], of_part, gradients, outcome.counts);
       },
       pass.metrics);

@@ -67,6 +67,7 @@ LossBatch rows_of(std::span<const Sample> samples) {
     // Groups that are none have numbers of their own.
     batch.groups.push_back(sample.group ? static_cast<int64_t>(*sample.group) : -1 - static_cast<int64_t>(row));
   }
+  batch.trunks = trunks_of(samples);
   return batch;
 }
 

@@ -8,6 +8,7 @@
 
 #include "trainer/learn/algorithm_parts.h"
 #include "trainer/learn/anchors.h"
+#include "trainer/learn/branch_credit.h"
 #include "trainer/learn/learner.h"
 
 namespace tandem::trainer {
@@ -64,10 +65,44 @@ std::vector<Part> parts_in(const Algorithm& algorithm, std::span<const Sample> s
   return all;
 }
 
-std::vector<double> sequence_weights(std::span<const int> lengths, std::span<const Part> parts) {
+std::vector<RowTrunk> trunks_of(std::span<const Sample> samples) {
+  std::vector<RowTrunk> trunks(samples.size());
+  for (size_t row = 0; row < samples.size(); ++row) {
+    const Sample& sample = samples[row];
+    if (sample.trunk < 0) continue;
+    const auto end = sample.trained.begin() + static_cast<ptrdiff_t>(sample.trunk_tokens);
+    trunks[row] = {.number = sample.trunk,
+                   .tokens = static_cast<size_t>(std::count(sample.trained.begin() + 1, end, uint8_t{1}))};
+  }
+  return trunks;
+}
+
+std::vector<TrunkShare> trunk_shares(std::span<const Sample> samples, std::span<const Part> parts) {
+  const auto trunks = trunks_of(samples);
+  std::vector<TrunkShare> shares(samples.size());
+  for (const Part& part : parts) {
+    const auto of_part = trunk_shares(rows_of(trunks, 1, part.rows), part.algorithm->branches);
+    for (size_t i = 0; i < of_part.size(); ++i) shares[part.rows[i]] = of_part[i];
+  }
+  return shares;
+}
+
+std::vector<RowCredit> branch_credit(std::span<const Sample> samples, std::span<const Part> parts) {
+  const auto trunks = trunks_of(samples);
+  std::vector<RowCredit> credits(samples.size());
+  for (const Part& part : parts) {
+    std::vector<double> advantages;
+    for (const size_t row : part.rows) advantages.push_back(samples[row].advantage);
+    const auto of_part = credit_trunks(rows_of(trunks, 1, part.rows), advantages, part.algorithm->branches);
+    for (size_t i = 0; i < of_part.size(); ++i) credits[part.rows[i]] = of_part[i];
+  }
+  return credits;
+}
+
+std::vector<double> sequence_weights(std::span<const double> lengths, std::span<const Part> parts) {
   std::vector<double> weights(lengths.size(), 0);
   for (const Part& part : parts) {
-    std::vector<int> of_part;
+    std::vector<double> of_part;
     for (const size_t row : part.rows) of_part.push_back(lengths[row]);
     const auto found = sequence_weights(of_part, *part.algorithm);
     for (size_t i = 0; i < part.rows.size(); ++i) weights[part.rows[i]] = part.scale * found[i];
@@ -85,6 +120,8 @@ LossBatch rows_of(const LossBatch& batch, std::span<const size_t> rows) {
   chosen.turns = rows_of(batch.turns, batch.length, rows);
   chosen.groups = rows_of(batch.groups, 1, rows);
   chosen.anchors = rows_of(batch.anchors, 1, rows);
+  chosen.trunks = rows_of(batch.trunks, 1, rows);
+  chosen.is_credited = batch.is_credited;
   return chosen;
 }
 
@@ -97,6 +134,7 @@ Result<Credit> credit_of(const LossBatch& batch, std::span<const Sample> samples
       found = TRY(credit_of(of_part, *part.algorithm));
     } else {
       found.advantages = of_part.advantages;
+      credit_trunks(of_part, part.algorithm->branches, found.advantages);
       found.taught = add_teacher(of_part, part.algorithm->teacher, found.advantages);
     }
     put_back(found.advantages, part.rows, batch.length, 1, credit.advantages, batch.mask.size());

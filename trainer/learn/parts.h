@@ -15,6 +15,7 @@
 
 #include "trainer/learn/algorithm.h"
 #include "trainer/learn/batch_loss.h"
+#include "trainer/learn/branch_credit.h"
 #include "trainer/learn/sequence_loss.h"
 
 namespace tandem::trainer {
@@ -31,8 +32,14 @@ struct Part {
 // The parts that have samples, in their order.
 std::vector<Part> parts_in(const Algorithm& algorithm, std::span<const Sample> samples);
 
-// What each token's loss is multiplied with, by sample; `lengths` are their counted tokens.
-std::vector<double> sequence_weights(std::span<const int> lengths, std::span<const Part> parts);
+// What the rows of a batch share with others; what their tokens weigh, and how each sample's advantage is credited, by
+// sample (branch_credit.h).
+std::vector<RowTrunk> trunks_of(std::span<const Sample> samples);
+std::vector<TrunkShare> trunk_shares(std::span<const Sample> samples, std::span<const Part> parts);
+std::vector<RowCredit> branch_credit(std::span<const Sample> samples, std::span<const Part> parts);
+
+// What each token's loss is multiplied with, by sample; `lengths` are their counted tokens, each as its weight has it.
+std::vector<double> sequence_weights(std::span<const double> lengths, std::span<const Part> parts);
 
 // Some rows of a batch.
 LossBatch rows_of(const LossBatch& batch, std::span<const size_t> rows);

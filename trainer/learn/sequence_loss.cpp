@@ -89,8 +89,9 @@ double sequence_loss(const CountedTokens& tokens, double weight, const Algorithm
     // The sampled token's -logprob is the estimate of the entropy.
     loss += a.entropy * logprob;
     gradient += a.entropy;
-    total += weight * loss;
-    grad_logprobs[i] = weight * gradient;
+    const double of_token = tokens.weights.empty() ? weight : weight * tokens.weights[i];
+    total += of_token * loss;
+    grad_logprobs[i] = of_token * gradient;
 
     const double ratio = std::exp(bounded(log_ratio));
     ++counts.tokens;
@@ -135,10 +136,10 @@ std::map<std::string, double> LossCounts::metrics(const Algorithm& algorithm, bo
   return m;
 }
 
-std::vector<double> sequence_weights(std::span<const int> lengths, const Algorithm& algorithm) {
+std::vector<double> sequence_weights(std::span<const double> lengths, const Algorithm& algorithm) {
   const double tokens = std::accumulate(lengths.begin(), lengths.end(), 0.0);
   const auto sequences =
-      static_cast<double>(std::count_if(lengths.begin(), lengths.end(), [](int n) { return n > 0; }));
+      static_cast<double>(std::count_if(lengths.begin(), lengths.end(), [](double n) { return n > 0; }));
   std::vector<double> weights(lengths.size(), 0);
   for (size_t i = 0; i < lengths.size(); ++i) {
     if (lengths[i] == 0) continue;

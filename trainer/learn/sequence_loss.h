@@ -20,6 +20,7 @@ struct CountedTokens {
   std::span<const double> rollout_logprobs;  // of the sampler
   std::span<const double> ref_logprobs;      // of the reference model, where the algorithm has a KL term
   std::span<const double> advantages;
+  std::span<const double> weights = {};  // of each token beside that of the sequence; empty: 1
   std::span<const uint8_t> chosen = {};  // by a loss that chooses among all tokens of the batch
 };
 
@@ -41,7 +42,8 @@ std::span<const double> ratio_base(const CountedTokens& tokens, const Algorithm&
 // The estimate of the distance from the reference model.
 double kl_estimate(double logprob, double ref_logprob, const Kl& kl);
 
-// What each token's loss is multiplied with: `lengths` are the counted tokens of every sequence of the global batch.
-std::vector<double> sequence_weights(std::span<const int> lengths, const Algorithm& algorithm);
+// What each token's loss is multiplied with: `lengths` are the counted tokens of every sequence of the global
+// batch, each as its weight has it.
+std::vector<double> sequence_weights(std::span<const double> lengths, const Algorithm& algorithm);
 
 }  // namespace tandem::trainer
