@@ -7,12 +7,12 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "envs/episodes/installed_backend.h"
-#include "envs/tasks/needs.h"
 #include "envs/sandbox/capabilities.h"
 #include "envs/sandbox/fields.h"
 #include "envs/sandbox/spec_message.h"
 #include "envs/tasks/command_check.h"
 #include "envs/tasks/lint_count.h"
+#include "envs/tasks/needs.h"
 #include "envs/tools/process.h"
 #include "envs/tools/shell_words.h"
 
@@ -30,11 +30,18 @@ std::optional<SandboxImage> image_of(const std::string& name) {
   return SandboxImage{.name = name};
 }
 
+void set_disk(SandboxSpec& spec, int mb) {
+  const uint64_t disk = static_cast<uint64_t>(mb) << 20;
+  spec.memory_bytes += disk - spec.disk_bytes;  // which is memory
+  spec.disk_bytes = disk;
+}
+
 SandboxSpec spec_of(const Task& task, const EpisodeOptions& options) {
   SandboxSpec spec;
   spec.image = image_of(task.image);
   if (task.base) spec.base = task.base->tree;
   spec.links = task.links;
+  set_disk(spec, task.disk_mb);
   spec.network = task.network;
   spec.packages = options.packages;
   spec.output_limit = options.output_limit;
@@ -357,6 +364,7 @@ Runner sandbox_runner(SandboxBackend& backend, double time_limit_s, SandboxHolde
     spec.links = place.links;
     spec.image = image_of(place.image);
     spec.base = place.base;
+    set_disk(spec, place.disk_mb);
     auto sandbox = TRY(BaseCopies(backend).create(spec));
     if (place.base) TRY(remove_paths(*sandbox, gone_from(*place.base, place)));
     TRY(place.image.empty() ? sandbox->put(place.files) : replace_files(*sandbox, place));

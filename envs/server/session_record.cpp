@@ -52,6 +52,7 @@ Result<Grade> SessionRecord::score(Attempt& attempt, const Ending& ending, Rewar
   RewardPlace where{.runner = sandbox_runner(backend, options.test_time_limit_s, options.holder), .place = {}};
   where.place.links = task.links;
   where.place.image = task.image;
+  where.place.disk_mb = task.disk_mb;
   played_.before = task.files;
   if (const Collected* left = attempt.left_behind()) {
     played_.after = left->files;

@@ -89,6 +89,7 @@ void clear_around(Files& files, const std::string& path) {
 Place place_for(const CommandCheck& check, const Task& task, const Files& left_behind,
                 const std::set<std::string>& programs, const std::set<std::string>& removed) {
   Place place{.files = left_behind, .programs = programs, .links = task.links, .image = task.image};
+  place.disk_mb = task.disk_mb;
   if (task.base) {
     place.base = task.base->tree;
     place.removed = removed;

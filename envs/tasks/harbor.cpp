@@ -47,7 +47,7 @@ constexpr TomlKey kKeys[] = {
     {"environment.cpus", Support::kSaysNothing},
     {"environment.memory_mb", Support::kSaysNothing},
     {"environment.memory", Support::kSaysNothing},
-    {"environment.storage_mb", Support::kSaysNothing},
+    {"environment.storage_mb", Support::kRead},
     {"environment.storage", Support::kSaysNothing},
     {"environment.allow_internet", Support::kSaysNothing},
     {"environment.network_mode", Support::kRead},
@@ -167,6 +167,10 @@ class HarborReader {
     if (path == "schema_version" || path == "version") {
       const auto version = node.value<std::string>().value_or("");
       if (!version.starts_with("1.")) toml_.mistake(line, path + " must be a text from \"1.0\" to \"1.3\"");
+    } else if (path == "environment.storage_mb") {
+      const auto wanted = node.value<int64_t>().value_or(0);
+      if (wanted < 1) toml_.mistake(line, path + " must be a number of MiB");
+      task_.disk_mb = static_cast<int>(std::clamp<int64_t>(wanted, kUsualDiskMb, kMostDiskMb));
     } else if (path == "environment.os") {
       if (node.value<std::string>() != "linux") toml_.mistake(line, "environment.os must be \"linux\"");
     } else if (path == "environment.gpus") {

@@ -26,6 +26,7 @@ struct Place {
   // The base that `files` are put over, and what of it is deleted before: files, or folders with all in them.
   std::optional<BaseTree> base = {};
   std::set<std::string> removed = {};
+  int disk_mb = kUsualDiskMb;  // as Task's
 };
 
 // Runs commands in order in a fresh sandbox, until one ends with another exit code than it must or is too slow: the

@@ -59,6 +59,9 @@ struct HiddenTest {
   std::vector<std::string> expected;  // the lines it must print, exactly
 };
 
+// MiB of a sandbox's disk, which is memory: what there is, and what a task can ask for.
+inline constexpr int kUsualDiskMb = 256, kMostDiskMb = 2048;
+
 // A command that a check runs, and what it must do.
 struct CheckCommand {
   std::string command;                     // for bash, in the workspace
@@ -138,7 +141,8 @@ struct Task {
   std::string image;  // of a container engine, whose programs there are and whose files the workspace begins with;
                       // empty: those of this machine
   Links links;
-  AllowList network;  // the hosts that programs may speak to while the model works, never while tests run
+  int disk_mb = kUsualDiskMb;  // of the workspace, and of /tmp
+  AllowList network;           // the hosts that programs may speak to while the model works, never while tests run
   std::vector<McpServerSpec> servers;  // whose tools the model has beside ours
   int max_turns = 3;                   // assistant messages
   bool ends_on_change = true;          // the first turn that changes files is the last

@@ -286,6 +286,7 @@ std::string digest_of_task(const Task& task) {
                {"answer", expected.answer.value_or("(any)")},
                {"solution_files", json_of(task.solution.files)},
                {"solution_answer", task.solution.answer}};
+  if (task.disk_mb != kUsualDiskMb) json["disk_mb"] = task.disk_mb;
   if (expected.files) json["files_after"] = json_of(*expected.files);
   if (expected.hidden_test) json["hidden_test"] = {expected.hidden_test->driver, expected.hidden_test->expected};
   if (expected.commands) json["commands"] = json_of(*expected.commands);

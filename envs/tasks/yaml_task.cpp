@@ -26,8 +26,8 @@ class TaskReader {
     task_.ends_on_change = false;
     bool checked = false;
     reader_.map(root, "the task",
-                {"instruction", "kind", "image", "base", "files", "setup", "needs", "network", "mcp", "turns",
-                 "ends_on_change", "check", "solution"},
+                {"instruction", "kind", "image", "base", "files", "setup", "needs", "disk_mb", "network", "mcp",
+                 "turns", "ends_on_change", "check", "solution"},
                 [&](const std::string& key, const YAML::Node&, const YAML::Node& value) {
                   if (key == "instruction") set(task_.instruction, reader_.text(value, key));
                   if (key == "kind") read_kind(value);
@@ -36,6 +36,7 @@ class TaskReader {
                   if (key == "files") read_files(value, "files", task_.files, task_.programs);
                   if (key == "setup") task_.setup = reader_.texts(value, key);
                   if (key == "needs") task_.needs = reader_.texts(value, key);
+                  if (key == "disk_mb") set(task_.disk_mb, reader_.number(value, key, kUsualDiskMb, kMostDiskMb));
                   if (key == "network") read_network(value);
                   if (key == "mcp") read_servers(value);
                   if (key == "turns") set(task_.max_turns, reader_.number(value, key, 1, 1000));

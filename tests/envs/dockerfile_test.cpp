@@ -4,10 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "envs/tasks/needs.h"
 #include "envs/episodes/validate.h"
 #include "envs/tasks/container.h"
 #include "envs/tasks/dockerfile_text.h"
+#include "envs/tasks/needs.h"
 #include "envs/tasks/python_packages.h"
 #include "envs/tasks/task_set.h"
 #include "envs/tasks/toml_reader.h"
@@ -151,6 +151,21 @@ TEST_F(Recipe, a_name_for_a_program_of_the_system_is_found_by_the_model_and_by_t
   EXPECT_EQ(run(dockerfile, "interpreter -c 'print(2)'"), "2\n");
   const auto verdict = validate(*task_of(dockerfile), *backend_, 1);
   EXPECT_THAT(verdict.findings, testing::Not(testing::Contains(HasSubstr("gets no grade"))));
+}
+
+TEST_F(Recipe, a_sandbox_has_the_disk_that_the_task_asks_for_within_bounds) {
+  const auto megabytes = [&](const std::string& asked) {
+    scratch_.put("t/task.toml", "version = \"1.0\"\n[environment]\nstorage_mb = " + asked + "\n");
+    return run("FROM x\nWORKDIR /app\n", "df -m --output=size /workspace | tail -1 | tr -d ' '");
+  };
+  EXPECT_EQ(megabytes("600"), "600\n");
+  EXPECT_EQ(megabytes("1"), "256\n");
+  EXPECT_EQ(megabytes("10240"), "2048\n");
+  EXPECT_THAT(megabytes("0"), HasSubstr("task.toml:3: environment.storage_mb must be a number of MiB"));
+  scratch_.put("own.yaml", "instruction: x\ndisk_mb: 100\ncheck: {answer: y}\n");
+  EXPECT_THAT(only_task(scratch_.path / "own.yaml").error().message(), HasSubstr("disk_mb"));
+  scratch_.put("own.yaml", "instruction: x\ndisk_mb: 512\ncheck: {answer: y}\n");
+  EXPECT_EQ(only_task(scratch_.path / "own.yaml")->disk_mb, 512);
 }
 
 TEST_F(Recipe, packages_of_python_are_needs) {
