@@ -70,7 +70,13 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);
+    if (error.get_exit_code() == 0) {  // help
+      app.exit(error);
+      const Status written = finish_standard_output();
+      if (written) return kDone;
+      fmt::print(stderr, "tandem: {}\n", written.to_string());
+      return exit_code_of(written);
+    }
     fmt::print(stderr, "tandem: {}\n", error.what());
     std::string name = "tandem";
     const CLI::App* command = &app;

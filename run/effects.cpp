@@ -76,6 +76,10 @@ std::map<std::string, std::string> reasons_of(const RunConfig& c) {
   unless(c.algorithm.teacher.path.empty(), {"trainer.dynamic_sampling"},
          "algorithm.teacher.path names a model, which gives groups of equal rewards a signal");
   unless(!c.run.deterministic, {"trainer.on_lag"}, "run.deterministic allows no lag");
+  unless(a.branch_credit == "tree", {"algorithm.branch_local"}, "algorithm.branch_credit is " + a.branch_credit);
+  unless(c.rollout.branch.ways > 1,
+         {"rollout.branch.first_turn", "rollout.branch.last_turn", "algorithm.branch_credit", "algorithm.branch_local"},
+         "rollout.branch.ways is 1");
   unless(c.lora.rank > 0, {"lora.alpha", "lora.use_rslora", "lora.targets", "lora.start"}, "lora.rank is 0");
   unless(!c.tasks.path.empty(), {"tasks.recipes", "tasks.heldout_share"}, "tasks.path names no set of tasks");
   unless(c.tasks.path.empty(), {"tasks.kinds"}, "tasks.path names a set, whose kinds are chosen by tasks.set_kinds");

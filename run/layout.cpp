@@ -134,6 +134,11 @@ Result<RunLayout> RunLayout::establish(const fs::path& run_dir) {
   const bool known = before && is_of(*before, identity);
   if (known) identity = *before;
   const std::string temporary = std::exchange(identity.temporary, temporary_folder());
+  if (known && identity.temporary != temporary) {
+    // Nothing names this folder once the new one is noted: what a killed run left there would stay for good.
+    std::error_code ignored;
+    fs::remove_all(RunLayout(run_dir, identity.id, identity.epoch, false, temporary).socket_folder(), ignored);
+  }
   if (!known || identity.temporary != temporary) TRY(write_identity(run_dir, identity));
   return RunLayout(normal(run_dir), identity.id, identity.epoch, identity.is_home, identity.temporary);
 }

@@ -66,14 +66,15 @@ Result<int> record_end(const EndedRun& ended, const Clock& clock, const std::fun
   }
   const Json summary = TRY(conclude(run_dir, config, clock));
   show(summary);
-  if (is_cut_short) {
-    const Json failure = {
-        {"reason", disk.why().to_string()}, {"time", clock.unix_seconds()}, {"status", supervisor.status()}};
+  if (is_cut_short) lacks.push_back(disk.why().to_string());
+  for (const std::string& lack : lacks) fmt::print(stderr, "tandem run: {}\n", lack);
+  if (!lacks.empty()) {
+    const Json failure = {{"reason", fmt::format("{}", fmt::join(lacks, "; "))},
+                          {"time", clock.unix_seconds()},
+                          {"status", supervisor.status()}};
     TRY(write_file(run_dir / "failure.json", failure.dump(2) + "\n"));
     failure_recorded = true;
-    fmt::print(stderr, "tandem run: {}\n", disk.why().to_string());
   }
-  for (const std::string& lack : lacks) fmt::print(stderr, "tandem run: {}\n", lack);
   if (!note.empty()) fmt::print(stderr, "warning: {}\n", note);
   return exit;
 }

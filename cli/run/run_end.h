@@ -23,8 +23,8 @@ struct EndedRun {
   int attempt = 1;
 };
 
-// Writes supervisor.json and, where it failed, failure.json, which `failure_recorded` says; concludes, and returns the
-// exit code. `show` gets the summary.
+// Writes supervisor.json and, where it failed or ended without a result, failure.json, which `failure_recorded` says;
+// concludes, and returns the exit code. `show` gets the summary.
 Result<int> record_end(const EndedRun& ended, const Clock& clock, const std::function<void(const Json&)>& show,
                        bool& failure_recorded);
 

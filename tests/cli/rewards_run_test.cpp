@@ -176,6 +176,19 @@ TEST_F(RewardsRun, an_environment_that_lies_later_ends_its_episodes_as_infra_err
   EXPECT_THAT(logs(run_dir), HasSubstr("environment liar: answered no JSON"));
 }
 
+// A scheduler is told by the exit code alone, and looks into failure.json for the reason.
+TEST_F(RewardsRun, a_run_that_had_nothing_to_learn_from_ends_with_5_and_its_reason) {
+  const auto script = file("same.py", "print('{\"terms\": {\"a\": 0.5}}')\n");
+  const fs::path run_dir = root() / "same";
+  ASSERT_EQ(run(small({"reward.command=python3 same.py", "reward.files=[" + script + "]", "reward.place=server",
+                       "reward.task=0", "reward.weights=[a=1]", "trainer.dynamic_sampling=3"}),
+                run_dir),
+            5)
+      << text(output());
+  EXPECT_THAT(text(output()), HasSubstr("groups had a signal"));
+  EXPECT_THAT(json(run_dir / "failure.json")["reason"].get<std::string>(), HasSubstr("groups had a signal"));
+}
+
 // Nobody waits for a run to end to hear that its rewards are broken, and no weights come of them.
 TEST_F(RewardsRun, a_run_whose_rewards_never_work_says_so_and_stops) {
   const auto script = file("broken.py", "import no_such_module\n");

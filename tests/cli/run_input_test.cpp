@@ -1,5 +1,6 @@
 // What a user may get wrong: one clear message, the right exit code, and nothing half-written.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
@@ -59,6 +60,24 @@ TEST_F(RunInput, a_standard_error_that_cannot_be_written_ends_nothing_and_a_stan
   EXPECT_NE(text(output()).find("standard output: No space left"), std::string::npos) << text(output());
   EXPECT_NE(shell("config reference >/dev/full"), 0);
   EXPECT_NE(text(output()).find("standard output: "), std::string::npos) << text(output());
+}
+
+TEST_F(RunInput, help_that_cannot_be_written_is_an_error) {
+  const auto help = fmt::format("{} run --help >/dev/full", TANDEM_BINARY);
+  EXPECT_EQ(Process({"/bin/sh", "-c", help}, output()).wait(), 1);
+  EXPECT_NE(text(output()).find("standard output: No space left"), std::string::npos) << text(output());
+}
+
+// It ended by SIGPIPE, a run in the middle of its training: `tandem run ... 2>&1 | head`.
+TEST_F(RunInput, a_standard_error_whose_reader_is_gone_ends_nothing) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  ASSERT_EQ(::close(ends[0]), 0);
+  const auto line = fmt::format("{} config check configs/tiny.yaml algorithm.lambda=0.9 2>&{}", TANDEM_BINARY, ends[1]);
+  const int code = Process({"/bin/bash", "-c", line}, output()).wait();
+  ::close(ends[1]);
+  EXPECT_EQ(code, 0);
+  EXPECT_NE(text(output()).find("no mistakes"), std::string::npos) << text(output());
 }
 
 // The commands below this one, as its help lists them.

@@ -40,6 +40,17 @@ TEST(Effects, a_value_that_does_nothing_is_named_with_its_reason) {
               ElementsAre(HasSubstr("nobody to steal from")));
 }
 
+TEST(Effects, keys_of_branches_do_nothing_without_a_branch) {
+  EXPECT_THAT(effects_of({"rollout.branch.last_turn=2", "algorithm.branch_credit=none", "algorithm.branch_local=1"}),
+              ElementsAre(HasSubstr("branch_credit has no effect: rollout.branch.ways is 1"),
+                          HasSubstr("branch_local has no effect: rollout.branch.ways is 1"),
+                          HasSubstr("last_turn has no effect: rollout.branch.ways is 1")));
+  EXPECT_THAT(effects_of({"rollout.branch.ways=2", "algorithm.branch_credit=none", "algorithm.branch_local=1"}),
+              ElementsAre(HasSubstr("branch_local has no effect: algorithm.branch_credit is none")));
+  EXPECT_THAT(effects_of({"rollout.branch.ways=2", "rollout.branch.last_turn=2", "algorithm.branch_local=1"}),
+              IsEmpty());
+}
+
 TEST(Effects, are_looked_for_in_lines_of_kinds) {
   EXPECT_THAT(
       effects_of({R"(algorithm.kinds=["set=grpo gamma=0.5 sapo.tau_positive=2"])"}),

@@ -50,6 +50,23 @@ TEST_F(RunLayoutTest, sockets_lie_in_the_folder_for_temporary_files_that_the_las
   kept.empty() ? ::unsetenv("TMPDIR") : ::setenv("TMPDIR", kept.c_str(), 1);
 }
 
+TEST_F(RunLayoutTest, a_start_with_another_folder_for_temporary_files_removes_what_was_left_in_the_one_before) {
+  const char* const before = ::getenv("TMPDIR");
+  const std::string kept = before != nullptr ? before : "";
+  const fs::path folder = fs::path("/tmp") / ("left-" + std::to_string(::getpid()));
+  fs::create_directories(folder);
+  ::setenv("TMPDIR", folder.c_str(), 1);
+  const fs::path left = RunLayout::establish(dir())->socket_folder();
+  fs::create_directories(left / "of-a-killed-run");
+  EXPECT_EQ(RunLayout::establish(dir())->socket_folder(), left);
+  EXPECT_TRUE(fs::exists(left)) << "the sweep of a start tells of it";
+  ::setenv("TMPDIR", "/tmp", 1);
+  EXPECT_EQ(RunLayout::establish(dir())->socket_folder().parent_path(), "/tmp");
+  EXPECT_TRUE(fs::is_empty(folder));
+  fs::remove_all(folder);
+  kept.empty() ? ::unsetenv("TMPDIR") : ::setenv("TMPDIR", kept.c_str(), 1);
+}
+
 TEST_F(RunLayoutTest, a_run_that_is_reached_by_another_path_is_the_same) {
   const auto first = RunLayout::establish(dir());
   ASSERT_TRUE(first);
