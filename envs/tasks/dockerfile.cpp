@@ -326,6 +326,11 @@ class DockerfileReader {
       for (const auto& text : each.texts) texts += "\n" + text.content + text.name;
     }
     const auto run = docker_run(command);
+    if (!run.python_packages.empty()) {
+      if (const auto name = variable_of_pip(); !name.empty())
+        return refuse(each,
+                      fmt::format("pip install is not followed where {} says where packages come from or go to", name));
+    }
     build_.packages.insert(build_.packages.end(), run.packages.begin(), run.packages.end());
     build_.python_packages.insert(build_.python_packages.end(), run.python_packages.begin(), run.python_packages.end());
     for (const auto& [name, program] : run.names) {
@@ -333,12 +338,32 @@ class DockerfileReader {
           fmt::format("{{ mkdir -p ~/.local/bin && ln -sf {} ~/.local/bin/{}; }}", shell_quoted(program), name));
     }
     if (run.command.empty()) return;
-    if (const auto user = network_user_of_lines(run.command); !user.empty()) return refuse(each, why_no_network(user));
+    auto user = network_user_of_lines(run.command);
+    if (user.empty() && is_shell(run.command)) user = network_user_of_lines(texts);
+    if (user.starts_with("pip"))
+      return refuse(each, why_no_network(user) + "; followed is a plain `pip install NAME...` for the system's Python");
+    if (!user.empty()) return refuse(each, why_no_network(user));
     for (const auto& folder : named_folders(run.command)) (void)add_folder(folder);
     if (!inside(folder_) && !add_folder(folder_))
       return refuse(each, fmt::format("runs in {}, a folder of the system", folder_));
     build_.commands.push_back(fmt::format("({0}mkdir -p {1} && cd {1} && {{ {2}{3}\n}})", arguments_,
                                           shell_quoted(folder_), run.command, texts));
+  }
+
+  // The first that makes pip another one than the system's; "" where none is set.
+  std::string variable_of_pip() const {
+    for (const char* name : {"PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_CONSTRAINT", "PIP_TARGET",
+                             "PIP_PREFIX", "UV_INDEX_URL", "UV_DEFAULT_INDEX", "VIRTUAL_ENV"}) {
+      if (variables_.contains(name)) return name;
+    }
+    return "";
+  }
+
+  // Whether texts in place are its commands.
+  static bool is_shell(const std::string& command) {
+    const auto program = command.substr(0, command.find_first_of(" \t<"));
+    const auto name = program.substr(program.rfind('/') + 1);
+    return name == "bash" || name == "sh" || name == "dash";
   }
 
   static std::string network_user_of_lines(const std::string& command) {

@@ -102,11 +102,23 @@ std::optional<std::string> inner_command(std::string_view command) {
   return std::nullopt;
 }
 
+// Of one command, at spaces, as they stand.
+std::vector<std::string> plain_words(std::string_view command) {
+  std::vector<std::string> words;
+  for (const auto line : split(command, ' ')) {
+    for (const auto word : split(line, '\t')) {
+      if (!trim(word).empty()) words.emplace_back(trim(word));
+    }
+  }
+  return words;
+}
+
 // The packages of one command of apt; nothing where it is another command, or does something else.
 std::optional<std::vector<std::string>> packages_of(std::string_view command) {
-  std::vector<std::string> words;
-  for (const auto word : split(command, ' ')) {
-    if (!trim(word).empty()) words.emplace_back(trim(word));
+  auto words = plain_words(command);
+  for (size_t i = 0; i + 1 < words.size(); ++i) {  // options with a value
+    constexpr std::string_view kValued[] = {"-t", "--target-release", "-o", "--option"};
+    if (std::ranges::find(kValued, words[i]) != std::end(kValued)) words[i + 1] = "-";
   }
   std::erase_if(words, [](const auto& word) { return word.starts_with('-') || word == "sudo"; });
   while (!words.empty() && words[0].starts_with("DEBIAN_FRONTEND=")) words.erase(words.begin());
@@ -117,7 +129,7 @@ std::optional<std::vector<std::string>> packages_of(std::string_view command) {
   std::vector<std::string> packages;
   for (size_t i = 2; i < words.size(); ++i) packages.push_back(words[i].substr(0, words[i].find_first_of("=/")));
   const bool plain = std::all_of(packages.begin(), packages.end(), [](const auto& name) {
-    return std::all_of(name.begin(), name.end(), [](char c) {
+    return !name.empty() && name[0] != '.' && std::all_of(name.begin(), name.end(), [](char c) {
       return std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '+' || c == '-' || c == ':';
     });
   });
@@ -126,10 +138,7 @@ std::optional<std::vector<std::string>> packages_of(std::string_view command) {
 
 // `ln -s PROGRAM NAME` where NAME lies among the system's programs; nothing where it is another command.
 std::optional<std::pair<std::string, std::string>> program_name_of(std::string_view command) {
-  std::vector<std::string> words;
-  for (const auto word : split(command, ' ')) {
-    if (!trim(word).empty()) words.emplace_back(trim(word));
-  }
+  const auto words = plain_words(command);
   if (words.size() != 4 || words[0] != "ln" || (words[1] != "-s" && words[1] != "-sf" && words[1] != "-fs"))
     return std::nullopt;
   const fs::path program(words[2]), name(words[3]);
@@ -140,6 +149,42 @@ std::optional<std::pair<std::string, std::string>> program_name_of(std::string_v
   return std::pair(name.filename().string(), program.string());
 }
 
+// What is left to do of `rm` that tidies what apt has left: caches of the system are this machine's, and what lies in
+// /tmp is ours. Nothing where it is another command.
+std::optional<std::string> beside_tidying(std::string_view command) {
+  if (!command.starts_with("rm ") || command.find("/var/lib/apt") == std::string_view::npos) return std::nullopt;
+  bool does_something = false;
+  std::string rest;
+  for (const auto& word : plain_words(command)) {
+    const bool of_system = word.starts_with("/var/") || word.starts_with("/usr/") || word.starts_with("/root/.cache") ||
+                           word == "/tmp/*" || word == "/tmp/";
+    if (of_system) continue;
+    does_something |= !rest.empty() && !word.starts_with('-');
+    rest += (rest.empty() ? "" : " ") + word;
+  }
+  return does_something ? rest : "";
+}
+
+// Whether a command does nothing else: output that is thrown away says nothing.
+bool stands_alone(std::string_view command) {
+  std::string rest(command);
+  for (const std::string_view silence :
+       {"2>/dev/null", "2> /dev/null", "&>/dev/null", ">/dev/null", "> /dev/null", "2>&1"}) {
+    for (size_t at = rest.find(silence); at != std::string::npos; at = rest.find(silence))
+      rest.erase(at, silence.size());
+  }
+  return rest.find_first_of("|&<>`") == std::string::npos && rest.find("$(") == std::string::npos;
+}
+
+// Whether pip would install elsewhere than for python3 of the system, or take packages from elsewhere.
+bool turns_pip_away(std::string_view command) {
+  for (const std::string_view mark : {"bin/activate", "-m venv", "virtualenv", "uv venv", "pip config", "pip.conf",
+                                      "INDEX_URL", "UV_INDEX", "PIP_FIND_LINKS", "PIP_CONSTRAINT", "PIP_TARGET"}) {
+    if (command.find(mark) != std::string_view::npos) return true;
+  }
+  return false;
+}
+
 // What makes users, or gives files to them: there is one here, who has all files.
 bool is_about_users(std::string_view command) {
   constexpr std::string_view kPrograms[] = {"useradd", "adduser",  "groupadd", "addgroup", "usermod",
@@ -147,8 +192,7 @@ bool is_about_users(std::string_view command) {
   if (command.starts_with("sudo ")) command = trim(command.substr(5));
   const auto program = command.substr(0, command.find_first_of(" \t"));
   const auto name = program.substr(program.rfind('/') + 1);
-  return command.find('|') == std::string_view::npos &&
-         std::find(std::begin(kPrograms), std::end(kPrograms), name) != std::end(kPrograms);
+  return stands_alone(command) && std::find(std::begin(kPrograms), std::end(kPrograms), name) != std::end(kPrograms);
 }
 
 }  // namespace
@@ -272,15 +316,18 @@ DockerRun docker_run(std::string_view command) {
     return run;
   }
   bool does_something = false;
-  std::string rest;
+  std::string rest, before_dropped;  // what stood before commands that were taken as done since the last of `rest`
+  const bool plain_pip = !turns_pip_away(command);
   for (const auto& [before, text] : pieces_of(command)) {
-    const auto piece = trim(text);
+    std::string piece(trim(text));
     if (piece.empty()) continue;
+    // `a; b && c` without b is `a; c`.
+    if (before_dropped != "\n") before_dropped = before;
     if (const auto packages = packages_of(piece)) {
       run.packages.insert(run.packages.end(), packages->begin(), packages->end());
       continue;
     }
-    if (const auto packages = python_packages_of(piece)) {
+    if (const auto packages = plain_pip ? python_packages_of(piece) : std::nullopt) {
       run.python_packages.insert(run.python_packages.end(), packages->begin(), packages->end());
       continue;
     }
@@ -288,10 +335,12 @@ DockerRun docker_run(std::string_view command) {
       run.names.insert(*name);
       continue;
     }
-    const bool tidies = piece.starts_with("rm ") && piece.find("/var/lib/apt") != std::string_view::npos;
-    if (tidies || is_about_users(piece)) continue;
+    if (is_about_users(piece)) continue;
+    if (const auto left = beside_tidying(piece)) piece = *left;
+    if (piece.empty()) continue;
     does_something |= !piece.starts_with("set ");
-    rest += (rest.empty() ? "" : before) + std::string(piece);
+    rest += (rest.empty() ? "" : before_dropped) + piece;
+    before_dropped.clear();
   }
   if (does_something) run.command = rest;
   return run;

@@ -20,7 +20,12 @@ const Fetcher kFetchers[] = {
     {"apt", {"install", "update", "upgrade"}},
     {"apk", {"add", "update"}},
     {"pip", {"install", "download"}},
-    {"pip3", {"install", "download"}},
+    {"pipx", {"install", "run"}},
+    {"easy_install", {}},
+    {"poetry", {"install", "add"}},
+    {"pipenv", {"install", "sync"}},
+    {"gem", {"install"}},
+    {"pnpm", {"install", "add", "i"}},
     {"uv", {"add", "sync", "run", "pip", "init", "tool"}},
     {"uvx", {}},
     {"npm", {"install", "ci", "i"}},
@@ -70,14 +75,15 @@ std::vector<std::vector<std::string>> commands_of_line(std::string_view line) {
 std::string user_in(const std::vector<std::string>& words) {
   size_t at = 0;
   // What may stand before a command, and what runs another one.
-  constexpr std::string_view kBefore[] = {"sudo", "then", "do",      "else",   "if",        "!",
-                                          "exec", "env",  "time",    "{",      "while",     "until",
-                                          "elif", "-m",   "python3", "python", "python3.11"};
+  constexpr std::string_view kBefore[] = {"sudo",       "then", "do",    "else",    "if",   "!",    "exec",    "env",
+                                          "time",       "{",    "while", "until",   "elif", "-m",   "python3", "python",
+                                          "python3.11", "nice", "nohup", "command", "eval", "xargs"};
   while (at < words.size() && (std::find(std::begin(kBefore), std::end(kBefore), words[at]) != std::end(kBefore) ||
                                words[at].find('=') != std::string::npos))
     ++at;
   if (at == words.size()) return "";
-  const auto program = words[at].substr(words[at].rfind('/') + 1);
+  auto program = words[at].substr(words[at].rfind('/') + 1);
+  if (program.starts_with("pip") && program.find_first_not_of("0123456789.", 3) == std::string::npos) program = "pip";
   const auto rest = std::vector<std::string>(words.begin() + static_cast<ptrdiff_t>(at) + 1, words.end());
   if (program == "curl" || program == "wget") {
     const bool away = std::any_of(rest.begin(), rest.end(), [](const auto& word) {
@@ -92,8 +98,9 @@ std::string user_in(const std::vector<std::string>& words) {
   for (const auto& fetcher : kFetchers) {
     if (fetcher.program != program) continue;
     if (fetcher.verbs.empty()) return program;
-    // The verb is the first word that is no option.
-    const auto verb = std::find_if(rest.begin(), rest.end(), [](const auto& word) { return !word.starts_with('-'); });
+    // The verb is the first word that is no option, and no folder of one.
+    const auto verb = std::find_if(rest.begin(), rest.end(),
+                                   [](const auto& word) { return !word.starts_with('-') && !word.starts_with('/'); });
     if (verb == rest.end()) return "";
     const bool fetches = std::find(fetcher.verbs.begin(), fetcher.verbs.end(), *verb) != fetcher.verbs.end();
     return fetches ? program + " " + *verb : "";
@@ -106,6 +113,13 @@ std::string user_in(const std::vector<std::string>& words) {
 std::string network_user(std::string_view command) {
   for (const auto& words : commands_of_line(command)) {
     if (auto user = user_in(words); !user.empty()) return user;
+    // `bash -lc "..."`, `su - app -c "..."`: a word that is a command of its own.
+    for (size_t i = 2; i < words.size(); ++i) {
+      const auto& option = words[i - 1];
+      const bool runs = option.starts_with('-') && !option.starts_with("--") && option.ends_with('c');
+      if (!runs || words[i].size() >= command.size() || words[0].starts_with("python")) continue;
+      if (auto user = network_user(words[i]); !user.empty()) return user;
+    }
   }
   return "";
 }

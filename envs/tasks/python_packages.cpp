@@ -27,6 +27,28 @@ std::string normal_name(std::string_view name) {
   return normal;
 }
 
+// Of pip that say where packages come from or go to: not followed. Others are about how it speaks.
+bool is_silent_variable(std::string_view word) {
+  const auto name = word.substr(0, word.find('='));
+  return name.size() < word.size() &&
+         is_one_of(name, {"PIP_NO_CACHE_DIR", "PIP_BREAK_SYSTEM_PACKAGES", "PIP_DISABLE_PIP_VERSION_CHECK",
+                          "PIP_ROOT_USER_ACTION", "PIP_DEFAULT_TIMEOUT", "PIP_TIMEOUT", "PIP_RETRIES", "PIP_QUIET",
+                          "PIP_NO_INPUT", "PIP_PROGRESS_BAR", "PIP_PREFER_BINARY"});
+}
+
+// "pip3" of "/usr/bin/pip3.12" and "python3" of "python3.12": there is one Python here.
+std::string plain_program(std::string_view word) {
+  for (const std::string_view folder : {"/usr/bin/", "/usr/local/bin/", "/bin/"}) {
+    if (word.starts_with(folder)) word.remove_prefix(folder.size());
+  }
+  for (const std::string_view program : {"pip3", "python3"}) {
+    if (word.starts_with(program) && word.size() > program.size() + 1 && word[program.size()] == '.' &&
+        word.find_first_not_of("0123456789", program.size() + 1) == std::string_view::npos)
+      return std::string(program);
+  }
+  return std::string(word);
+}
+
 std::string_view name_of(std::string_view requirement) {
   return requirement.substr(0, requirement.find_first_of("[=<>!~; "));
 }
@@ -34,6 +56,14 @@ std::string_view name_of(std::string_view requirement) {
 // A name with extras and versions, and no address, path or marker.
 bool is_plain(std::string_view requirement) {
   const auto name = name_of(requirement);
+  for (const std::string_view file : {".whl", ".tar.gz", ".zip", ".txt"}) {
+    if (requirement.ends_with(file)) return false;
+  }
+  // `six>log` is a file for the shell.
+  const size_t more = requirement.find('>');
+  if (more != std::string_view::npos &&
+      (more + 1 == requirement.size() || std::isalpha(static_cast<unsigned char>(requirement[more + 1]))))
+    return false;
   const auto is_word = [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_' || c == '-';
   };
@@ -70,7 +100,9 @@ std::set<std::string> installed_packages() {
 
 std::optional<std::vector<std::string>> python_packages_of(std::string_view command) {
   std::vector<std::string> words;
-  for (const auto word : split(command, ' ')) {
+  std::string spaced(command);
+  std::ranges::replace(spaced, '\t', ' ');
+  for (const auto word : split(spaced, ' ')) {
     std::string plain(trim(word));
     std::erase_if(plain, [](char c) { return c == '"' || c == '\''; });
     if (!plain.empty()) words.push_back(std::move(plain));
@@ -79,7 +111,8 @@ std::optional<std::vector<std::string>> python_packages_of(std::string_view comm
   const auto next_is = [&](std::initializer_list<std::string_view> wanted) {
     return at < words.size() && is_one_of(words[at], wanted);
   };
-  while (next_is({"sudo", "-H"}) || (at < words.size() && words[at].starts_with("PIP_"))) ++at;
+  while (next_is({"sudo", "-H"}) || (at < words.size() && is_silent_variable(words[at]))) ++at;
+  if (at < words.size()) words[at] = plain_program(words[at]);
   if (next_is({"python3", "python"}) && at + 2 < words.size() && words[at + 1] == "-m") at += 2;
   if (next_is({"uv"})) ++at;
   if (!next_is({"pip", "pip3"})) return std::nullopt;
@@ -116,7 +149,9 @@ std::optional<std::vector<std::string>> python_packages_of(std::string_view comm
         return std::nullopt;
     } else if (!is_plain(word)) {
       return std::nullopt;
-    } else if (!is_one_of(normal_name(name_of(word)), {"pip", "setuptools", "wheel"})) {
+    } else if (word.size() > name_of(word).size() ||
+               !is_one_of(normal_name(name_of(word)), {"pip", "setuptools", "wheel"})) {
+      // Those three are there with Python; a version of them is asked for with a reason.
       packages.push_back(word);
     }
   }

@@ -8,6 +8,7 @@
 #include "envs/tasks/container.h"
 #include "envs/tasks/dockerfile_text.h"
 #include "envs/tasks/needs.h"
+#include "envs/tasks/network_use.h"
 #include "envs/tasks/python_packages.h"
 #include "envs/tasks/task_set.h"
 #include "envs/tasks/toml_reader.h"
@@ -35,6 +36,44 @@ TEST(DockerfileText, instructions_have_their_texts_and_lines) {
   EXPECT_EQ(found[3].rest, "a &&    b");
 }
 
+TEST(DockerfileRun, nothing_beside_what_is_taken_as_done_is_dropped) {
+  EXPECT_EQ(docker_run("rm -rf /app/secret /var/lib/apt/lists/* /tmp/*").command, "rm -rf /app/secret");
+  EXPECT_EQ(docker_run("apt-get update && rm -rf /var/lib/apt/lists/*").command, "");
+  EXPECT_EQ(docker_run("chown -R a /app & echo x > /app/f").command, "chown -R a /app & echo x > /app/f");
+  EXPECT_EQ(docker_run("chown -R a /app 2>/dev/null && ls").command, "ls");
+  EXPECT_EQ(docker_run("false; pip install six && touch f").command, "false\ntouch f");
+  EXPECT_EQ(docker_run("true && pip install six && touch f").command, "true && touch f");
+  EXPECT_THAT(docker_run("apt-get install -y -t bookworm jq").packages, ElementsAre("jq"));
+  EXPECT_THAT(docker_run("apt-get install -y ./x.deb").command, HasSubstr("x.deb"));
+}
+
+TEST(DockerfileRun, pip_for_another_python_or_from_another_place_is_not_taken_as_done) {
+  for (const char* command :
+       {"PIP_INDEX_URL=https://a/ pip install six", "export PIP_INDEX_URL=https://a/ && pip install six",
+        "pip config set global.index-url https://a/ && pip install six",
+        "python3 -m venv v && . v/bin/activate && pip install six", "/opt/v/bin/pip install six",
+        "pip install six-1.0-py3-none-any.whl", "pip install six>log"}) {
+    const auto run = docker_run(command);
+    EXPECT_TRUE(run.python_packages.empty()) << command;
+    EXPECT_THAT(run.command, HasSubstr("pip install")) << command;
+  }
+  for (const char* command : {"python3.11 -m pip install six", "/usr/bin/pip3.12 install six", "pip\tinstall\tsix",
+                              "PIP_NO_CACHE_DIR=1 pip install six", "pip install --upgrade pip setuptools six"}) {
+    EXPECT_THAT(docker_run(command).python_packages, ElementsAre("six")) << command;
+  }
+  EXPECT_THAT(docker_run("pip install 'setuptools<58' wheel==0.37").python_packages,
+              ElementsAre("setuptools<58", "wheel==0.37"));
+}
+
+TEST(NetworkUse, of_commands_within_commands_and_other_spellings_is_seen) {
+  for (const char* command : {"su - app -c 'pip install --user six'", "ls && bash -lc \"pip install six\"",
+                              "pip --cache-dir /x install six", "pip3.11 install six", "nice pip install six; ls",
+                              "cat r.txt | xargs pip install", "poetry install", "git -C /app clone https://a/b"}) {
+    EXPECT_NE(network_user(command), "") << command;
+  }
+  EXPECT_EQ(network_user("bash -c 'ls; pip list'"), "");
+}
+
 TEST(DockerfileText, words_and_variables_are_read_as_docker_reads_them) {
   EXPECT_THAT(*docker_words("a \"b c\" d\\ e 'f'"), ElementsAre("a", "b c", "d e", "f"));
   EXPECT_THAT(*docker_words("[\"a\", \"b c\"]"), ElementsAre("a", "b c"));
@@ -47,7 +86,7 @@ TEST(DockerfileText, packages_are_told_from_what_is_to_be_run) {
       "set -eux; apt-get update && apt-get install -y --no-install-recommends git=1.2 jq && mkdir "
       "-p /app/x && rm -rf /var/lib/apt/lists/*");
   EXPECT_THAT(run.packages, ElementsAre("git", "jq"));
-  EXPECT_EQ(run.command, "set -eux && mkdir -p /app/x");
+  EXPECT_EQ(run.command, "set -eux\nmkdir -p /app/x");
   const auto shell = docker_run("bash -lc \"apt-get update && apt-get install -y curl\"");
   EXPECT_THAT(shell.packages, ElementsAre("curl"));
   EXPECT_EQ(shell.command, "");
@@ -177,6 +216,16 @@ TEST_F(Recipe, packages_of_python_are_needs) {
   EXPECT_EQ(lacking.code(), Code::kUnfit);
   EXPECT_THAT(lacking.to_string(), HasSubstr("env.packages.pypi"));
   EXPECT_TRUE(check_needs(*task, true));
+}
+
+TEST_F(Recipe, pip_in_a_text_for_a_shell_or_with_another_index_is_refused_by_name) {
+  const auto text = task_of("FROM x\nWORKDIR /app\nRUN bash <<EOF\npip install six\necho hi > hi\nEOF\n");
+  ASSERT_FALSE(text.has_value());
+  EXPECT_THAT(text.error().message(), HasSubstr("Dockerfile:3: RUN: `pip install` needs a network"));
+  EXPECT_THAT(text.error().message(), HasSubstr("a plain `pip install NAME...`"));
+  const auto index = task_of("FROM x\nWORKDIR /app\nENV PIP_INDEX_URL=https://a/\nRUN pip install six\n");
+  ASSERT_FALSE(index.has_value());
+  EXPECT_THAT(index.error().message(), HasSubstr("where PIP_INDEX_URL says"));
 }
 
 TEST_F(Recipe, what_lies_beside_the_workspace_goes_along_to_the_tests) {
