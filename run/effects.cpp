@@ -37,6 +37,9 @@ std::map<std::string, std::string> reasons_of(const RunConfig& c) {
     unless(algorithm->aggregation == trainer::Aggregation::kSumOverLength, {"algorithm.aggregation_length"},
            "algorithm.aggregation is not sum_over_length");
     const AdvantageKind advantage = algorithm->advantage;
+    unless(!is_of_tokens(advantage), {"trainer.dynamic_sampling"},
+           fmt::format("algorithm.advantage is {}, to which groups of equal rewards are a signal, too",
+                       to_string(advantage)));
     unless(advantage == AdvantageKind::kPassAtK, {"algorithm.pass_at_k.k"},
            fmt::format("algorithm.advantage is {}", to_string(advantage)));
     unless(advantage == AdvantageKind::kGrpo || advantage == AdvantageKind::kMaxRl ||

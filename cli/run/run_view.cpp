@@ -125,8 +125,11 @@ void print_result(const fs::path& run_dir, const Json& summary, int steps) {
   for (const Json& alarm : summary.value("alarms", Json::array()))
     fmt::print("{}\n", rollout::alarm_line(alarm["steps"].back().get<uint64_t>(), alarm));
   const Json& logprob = summary["logprob"];
-  fmt::print("trainer = sampler  max |logprob difference| {} over {} tokens\n", dump_json(logprob["max_abs_diff"]),
-             dump_json(logprob["tokens_compared"]));
+  if (logprob["max_abs_diff"].is_null())
+    fmt::print("trainer = sampler  no tokens were compared\n");
+  else
+    fmt::print("trainer = sampler  max |logprob difference| {} over {} tokens\n", dump_json(logprob["max_abs_diff"]),
+               dump_json(logprob["tokens_compared"]));
   fmt::print("report             {}\n", (run_dir / "report.html").string());
   const fs::path exported = run_dir / "export";
   if (!fs::exists(exported)) return;

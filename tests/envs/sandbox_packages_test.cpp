@@ -119,6 +119,17 @@ TEST_P(SandboxPackages, apt_downloads_what_dpkg_unpacks) {
   EXPECT_EQ(outcome->output, "hello\n/workspace\n") << "what installed left the shell where it was";
 }
 
+// The way to the registries of the one before was still there: "the port of the proxy: Address already in use".
+TEST_P(SandboxPackages, one_after_the_other_have_a_network_of_their_own) {
+  open({.pypi = registry_.url("/simple/")});
+  std::vector<std::unique_ptr<Sandbox>> kept;
+  for (int i = 0; i < 12; ++i) {
+    auto sandbox = backend_->create(spec_);
+    ASSERT_TRUE(sandbox.has_value()) << i << ": " << sandbox.error().to_string();
+    if (i % 3 == 0) kept.push_back(std::move(*sandbox));
+  }
+}
+
 // A Dockerfile's `pip install`, where a registry is open.
 TEST_P(SandboxPackages, what_a_task_needs_is_installed_for_the_model_and_for_its_tests) {
   registry_.put_project("hello", {{"1.0", "", PackageRegistry::wheel("hello", "1.0")}});

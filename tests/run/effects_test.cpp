@@ -40,6 +40,12 @@ TEST(Effects, a_value_that_does_nothing_is_named_with_its_reason) {
               ElementsAre(HasSubstr("nobody to steal from")));
 }
 
+TEST(Effects, groups_without_a_signal_are_those_of_algorithms_with_advantages_of_groups) {
+  EXPECT_THAT(effects_of({"algorithm.name=ppo", "trainer.dynamic_sampling=2"}),
+              ElementsAre(HasSubstr("trainer.dynamic_sampling has no effect: algorithm.advantage is gae")));
+  EXPECT_THAT(effects_of({"algorithm.name=dapo", "trainer.dynamic_sampling=2"}), IsEmpty());
+}
+
 TEST(Effects, keys_of_branches_do_nothing_without_a_branch) {
   EXPECT_THAT(effects_of({"rollout.branch.last_turn=2", "algorithm.branch_credit=none", "algorithm.branch_local=1"}),
               ElementsAre(HasSubstr("branch_credit has no effect: rollout.branch.ways is 1"),
