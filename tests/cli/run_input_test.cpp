@@ -51,12 +51,13 @@ TEST_F(RunInput, a_standard_error_that_cannot_be_written_ends_nothing_and_a_stan
     const std::string whole = fmt::format("{} {}", TANDEM_BINARY, line);
     return Process({"/bin/sh", "-c", whole}, output()).wait();
   };
-  EXPECT_EQ(shell("config check configs/tiny.yaml algorithm.gamma=0.9 2>/dev/full"), 0) << text(output());
+  EXPECT_EQ(shell("config check " TANDEM_SOURCE_DIR "/configs/tiny.yaml algorithm.gamma=0.9 2>/dev/full"), 0)
+      << text(output());
   EXPECT_NE(text(output()).find("no mistakes"), std::string::npos);
-  EXPECT_EQ(shell("config check configs/tiny.yaml algorithm.gamma=0.9 2>&-"), 0);
-  EXPECT_EQ(shell("config check configs/tiny.yaml >&-"), 0) << "nobody wants to read it";
+  EXPECT_EQ(shell("config check " TANDEM_SOURCE_DIR "/configs/tiny.yaml algorithm.gamma=0.9 2>&-"), 0);
+  EXPECT_EQ(shell("config check " TANDEM_SOURCE_DIR "/configs/tiny.yaml >&-"), 0) << "nobody wants to read it";
   EXPECT_EQ(shell("confg 2>/dev/full"), 2);
-  EXPECT_NE(shell("config check configs/tiny.yaml >/dev/full"), 0);
+  EXPECT_NE(shell("config check " TANDEM_SOURCE_DIR "/configs/tiny.yaml >/dev/full"), 0);
   EXPECT_NE(text(output()).find("standard output: No space left"), std::string::npos) << text(output());
   EXPECT_NE(shell("config reference >/dev/full"), 0);
   EXPECT_NE(text(output()).find("standard output: "), std::string::npos) << text(output());
@@ -73,7 +74,8 @@ TEST_F(RunInput, a_standard_error_whose_reader_is_gone_ends_nothing) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
   ASSERT_EQ(::close(ends[0]), 0);
-  const auto line = fmt::format("{} config check configs/tiny.yaml algorithm.lambda=0.9 2>&{}", TANDEM_BINARY, ends[1]);
+  const auto line = fmt::format("{} config check " TANDEM_SOURCE_DIR "/configs/tiny.yaml algorithm.lambda=0.9 2>&{}",
+                                TANDEM_BINARY, ends[1]);
   const int code = Process({"/bin/bash", "-c", line}, output()).wait();
   ::close(ends[1]);
   EXPECT_EQ(code, 0);
