@@ -7,8 +7,8 @@
 #include <optional>
 
 #include "base/clock.h"
-#include "envs/tasks/needs.h"
 #include "envs/tasks/cheats.h"
+#include "envs/tasks/needs.h"
 #include "envs/tasks/task_set.h"
 
 namespace tandem::envs {

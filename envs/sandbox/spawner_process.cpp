@@ -54,8 +54,8 @@ constexpr uint64_t kHandle = CLONE_PIDFD | SIGCHLD;
     auto spec = decode_spec(request.text);
     const size_t ends = isolation.speaks() ? 4 : 2;
     if (!spec || request.descriptors.size() < ends) _exit(0);
-    // One at a time is in the group, and the one before has ended. Where there is a proxy, though, the way to it listens
-    // in the network for as long as somebody outside holds it.
+    // One at a time is in the group, and the one before has ended. Where there is a proxy, though, the way to it
+    // listens in the network for as long as somebody outside holds it.
     auto flags = isolation.clone_flags() | kHandle | CLONE_PARENT;
     if ((flags & CLONE_NEWNET) && !spec->has_proxy() && network.ready()) flags &= ~uint64_t{CLONE_NEWNET};
     int pidfd = -1;
