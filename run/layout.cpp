@@ -74,6 +74,12 @@ Result<Identity> read_identity(const fs::path& run_dir) {
   if (failed != std::errc() || end != id.data() + id.size() || identity.id == 0) return damaged();
   identity.path = (*json)["path"].get<std::string>();
   identity.inode = (*json)["inode"].get<uint64_t>();
+  const auto fits = [&](const char* key, bool (Json::*is)() const noexcept) {
+    return !json->contains(key) || ((*json)[key].*is)();
+  };
+  if (!fits("home", &Json::is_boolean) || !fits("epoch", &Json::is_number_unsigned) ||
+      !fits("temporary", &Json::is_string))
+    return damaged();
   identity.is_home = json->value("home", false);
   identity.epoch = json->value("epoch", uint64_t{1});
   identity.temporary = json->value("temporary", std::string(kTemporary));

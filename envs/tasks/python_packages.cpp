@@ -53,26 +53,6 @@ std::string_view name_of(std::string_view requirement) {
   return requirement.substr(0, requirement.find_first_of("[=<>!~; "));
 }
 
-// A name with extras and versions, and no address, path or marker.
-bool is_plain(std::string_view requirement) {
-  const auto name = name_of(requirement);
-  for (const std::string_view file : {".whl", ".tar.gz", ".zip", ".txt"}) {
-    if (requirement.ends_with(file)) return false;
-  }
-  // `six>log` is a file for the shell.
-  const size_t more = requirement.find('>');
-  if (more != std::string_view::npos &&
-      (more + 1 == requirement.size() || std::isalpha(static_cast<unsigned char>(requirement[more + 1]))))
-    return false;
-  const auto is_word = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_' || c == '-';
-  };
-  return !name.empty() && std::isalnum(static_cast<unsigned char>(name[0])) && std::ranges::all_of(name, is_word) &&
-         std::ranges::all_of(requirement.substr(name.size()), [&](char c) {
-           return is_word(c) || std::string_view("[],=<>!~*+").find(c) != std::string_view::npos;
-         });
-}
-
 // What Debian and pip install for python3 of this machine.
 std::set<std::string> installed_packages() {
   std::set<std::string> names;
@@ -97,6 +77,25 @@ std::set<std::string> installed_packages() {
 }
 
 }  // namespace
+
+bool is_python_package(std::string_view requirement) {
+  const auto name = name_of(requirement);
+  for (const std::string_view file : {".whl", ".tar.gz", ".zip", ".txt"}) {
+    if (requirement.ends_with(file)) return false;
+  }
+  // `six>log` is a file for the shell.
+  const size_t more = requirement.find('>');
+  if (more != std::string_view::npos &&
+      (more + 1 == requirement.size() || std::isalpha(static_cast<unsigned char>(requirement[more + 1]))))
+    return false;
+  const auto is_word = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_' || c == '-';
+  };
+  return !name.empty() && std::isalnum(static_cast<unsigned char>(name[0])) && std::ranges::all_of(name, is_word) &&
+         std::ranges::all_of(requirement.substr(name.size()), [&](char c) {
+           return is_word(c) || std::string_view("[],=<>!~*+").find(c) != std::string_view::npos;
+         });
+}
 
 std::optional<std::vector<std::string>> python_packages_of(std::string_view command) {
   std::vector<std::string> words;
@@ -147,7 +146,7 @@ std::optional<std::vector<std::string>> python_packages_of(std::string_view comm
                               "--no-cache",
                               "-y"}))
         return std::nullopt;
-    } else if (!is_plain(word)) {
+    } else if (!is_python_package(word)) {
       return std::nullopt;
     } else if (word.size() > name_of(word).size() ||
                !is_one_of(normal_name(name_of(word)), {"pip", "setuptools", "wheel"})) {

@@ -14,6 +14,9 @@ namespace tandem::envs {
 // or takes packages from files, addresses and other indexes.
 std::optional<std::vector<std::string>> python_packages_of(std::string_view command);
 
+// Whether it is such a name, with extras and versions, and no option, address, path or marker.
+bool is_python_package(std::string_view requirement);
+
 // Whether this machine's python3 has the package, in any version: those of images are not this machine's either.
 bool python_package_is_there(std::string_view requirement);
 

@@ -8,6 +8,7 @@
 #include "base/yaml.h"
 #include "envs/container/engine.h"
 #include "envs/tasks/folder_files.h"
+#include "envs/tasks/python_packages.h"
 #include "envs/tasks/yaml_reader.h"
 
 namespace tandem::envs {
@@ -35,7 +36,7 @@ class TaskReader {
                   if (key == "base") read_base(value);
                   if (key == "files") read_files(value, "files", task_.files, task_.programs);
                   if (key == "setup") task_.setup = reader_.texts(value, key);
-                  if (key == "needs") task_.needs = reader_.texts(value, key);
+                  if (key == "needs") read_needs(value);
                   if (key == "disk_mb") set(task_.disk_mb, reader_.number(value, key, kUsualDiskMb, kMostDiskMb));
                   if (key == "network") read_network(value);
                   if (key == "mcp") read_servers(value);
@@ -101,6 +102,16 @@ class TaskReader {
     });
     if (const Status status = check_mcp_servers(task_.servers); !status)
       reader_.mistake(node, "mcp: " + status.message());
+  }
+
+  void read_needs(const YAML::Node& node) {
+    constexpr std::string_view kPython = "python ";
+    task_.needs = reader_.texts(node, "needs");
+    for (const auto& need : task_.needs) {
+      if (need.starts_with(kPython) && !is_python_package(std::string_view(need).substr(kPython.size())))
+        reader_.mistake(node,
+                        "needs: \"" + need + "\" names no package; write `python pandas` or `python pandas==2.3.2`");
+    }
   }
 
   void read_network(const YAML::Node& node) {

@@ -203,6 +203,8 @@ TEST_F(Recipe, a_sandbox_has_the_disk_that_the_task_asks_for_within_bounds) {
   EXPECT_THAT(megabytes("0"), HasSubstr("task.toml:3: environment.storage_mb must be a number of MiB"));
   scratch_.put("own.yaml", "instruction: x\ndisk_mb: 100\ncheck: {answer: y}\n");
   EXPECT_THAT(only_task(scratch_.path / "own.yaml").error().message(), HasSubstr("disk_mb"));
+  scratch_.put("own.yaml", "instruction: x\nneeds: ['python --index-url=http://x']\ncheck: {answer: y}\n");
+  EXPECT_THAT(only_task(scratch_.path / "own.yaml").error().message(), HasSubstr("names no package"));
   scratch_.put("own.yaml", "instruction: x\ndisk_mb: 512\ncheck: {answer: y}\n");
   EXPECT_EQ(only_task(scratch_.path / "own.yaml")->disk_mb, 512);
 }

@@ -117,7 +117,10 @@ TEST_F(RunLayoutTest, a_role_is_one_process_at_a_time) {
 TEST_F(RunLayoutTest, what_is_no_identity_is_named) {
   for (const char* text :
        {"", "[]", "{}", R"({"format":1,"id":"0","path":"/a","inode":1})",
-        R"({"format":1,"id":"12xy","path":"/a","inode":1})", R"({"format":1,"id":7,"path":"/a","inode":1})"}) {
+        R"({"format":1,"id":"12xy","path":"/a","inode":1})", R"({"format":1,"id":7,"path":"/a","inode":1})",
+        R"({"format":1,"id":"7","path":"/a","inode":1,"temporary":5})",
+        R"({"format":1,"id":"7","path":"/a","inode":1,"home":"yes"})",
+        R"({"format":1,"id":"7","path":"/a","inode":1,"epoch":-1})"}) {
     ASSERT_TRUE(write_file(dir() / "identity.json", text));
     for (const auto& layout : {RunLayout::open(dir()), RunLayout::establish(dir())}) {
       ASSERT_FALSE(layout) << text;
