@@ -106,20 +106,23 @@ Result<StoredFile> PackageStore::keep(Incoming incoming, const PackageDigest& ex
   if (expected && !incoming.hasher_.is(expected))
     return fail(Status::corrupt(
         fmt::format("it is not what its index says: sha256-{} came, not {}", sha256, expected.to_string())));
+  if (incoming.bytes() > most_bytes_)
+    return fail(Status::exhausted("a file is larger than all that may be kept").hint("raise env.packages.cache_mb"));
   if (fsync(incoming.file_.get()) != 0) return fail(Status::from_errno(incoming.path_.string(), errno));
   const auto place = folder_ / "files" / sha256;
   if (rename(incoming.path_.c_str(), place.c_str()) != 0) return fail(Status::from_errno(place.string(), errno));
   incoming.file_.reset();
   note_whole(sha256);
   if (expected.kind == PackageDigest::Kind::kSha512) TRY(write_file(folder_ / "names" / expected.to_string(), sha256));
-  make_room();
+  // Open before there is room: another process that makes some may take it away.
   auto kept = find(PackageDigest::sha256(sha256));
-  if (!kept)
-    return fail(Status::exhausted("a file is larger than all that may be kept").hint("raise env.packages.cache_mb"));
+  make_room(sha256);
+  if (!kept) return fail(Status::unavailable(fmt::format("{} went before it could be read", place.string())));
   return std::move(*kept);
 }
 
-void PackageStore::make_room() const {
+// File systems note times by the tick of a clock, so one that came just now may look no newer than the others.
+void PackageStore::make_room(const std::string& newest) const {
   struct Kept {
     fs::path path;
     uint64_t bytes = 0;
@@ -131,8 +134,9 @@ void PackageStore::make_room() const {
   for (const auto& entry : fs::directory_iterator(folder_ / "files", error)) {
     struct stat info {};
     if (lstat(entry.path().c_str(), &info) != 0) continue;
-    kept.push_back({entry.path(), static_cast<uint64_t>(info.st_size), info.st_mtim});
-    bytes += kept.back().bytes;
+    bytes += static_cast<uint64_t>(info.st_size);
+    if (entry.path().filename() != newest)
+      kept.push_back({entry.path(), static_cast<uint64_t>(info.st_size), info.st_mtim});
   }
   std::ranges::sort(kept, [](const Kept& a, const Kept& b) {
     return std::pair(a.used.tv_sec, a.used.tv_nsec) < std::pair(b.used.tv_sec, b.used.tv_nsec);

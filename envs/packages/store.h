@@ -61,7 +61,8 @@ class PackageStore {
     uint64_t bytes_ = 0;
   };
   Result<Incoming> begin() const;
-  // kCorrupt, with nothing kept, where it is not what `expected` says; kNone there takes any.
+  // kCorrupt, with nothing kept, where it is not what `expected` says; kNone there takes any. kExhausted: larger than
+  // all that may be kept. Others make room for it, not it for them.
   Result<StoredFile> keep(Incoming incoming, const PackageDigest& expected) const;
 
   // Nobody else, of any process, has the lock of that key while this is there.
@@ -88,7 +89,8 @@ class PackageStore {
   PackageStore(fs::path folder, uint64_t most_bytes) : folder_(std::move(folder)), most_bytes_(most_bytes) {}
   bool is_whole(const StoredFile& file) const;
   void note_whole(const std::string& sha256) const;
-  void make_room() const;
+  // Never of the file with that SHA-256.
+  void make_room(const std::string& newest) const;
 
   fs::path folder_;
   uint64_t most_bytes_;

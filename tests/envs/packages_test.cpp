@@ -197,6 +197,19 @@ TEST_F(Packages, go_by_their_last_use_when_too_many_are_kept) {
   EXPECT_EQ(registry_.asked(upstream_), 2);
 }
 
+TEST_F(Packages, that_came_just_now_do_not_go_though_the_others_look_newer) {
+  settings_.cache_mb = 1;
+  const auto wheel_of = [](const char* version) { return PackageRegistry::wheel("hello", version, 600 << 10); };
+  registry_.put_project("hello", {{"1.0", "", wheel_of("1.0")}, {"2.0", "", wheel_of("2.0")}});
+  const auto cache = open("run");
+  EXPECT_EQ(ask(*cache, place_).status, 200);
+  for (const auto& entry : fs::directory_iterator(scratch_.path / "store" / "files"))
+    fs::last_write_time(entry.path(), fs::file_time_type::clock::now() + std::chrono::hours(1));
+  EXPECT_EQ(body_of(ask(*cache, "/pypi/files/hello/hello-2.0-py3-none-any.whl")), wheel_of("2.0"));
+  EXPECT_EQ(body_of(ask(*cache, place_)), wheel_of("1.0"));
+  EXPECT_EQ(registry_.asked(upstream_), 2);
+}
+
 TEST_F(Packages, have_no_other_addresses) {
   registry_.put("/secret", "secret");
   registry_.put_project("hello", {{"1.0", "", wheel_}});
