@@ -11,6 +11,7 @@
 #include <charconv>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/digest.h"
 #include "base/text.h"
 #include "envs/sandbox/confine.h"
@@ -25,12 +26,14 @@ namespace tandem::envs {
 namespace {
 
 constexpr double kUnpackSeconds = 1800;
+constexpr double kSettledSeconds = 0.1;  // after which a file's times tell one change from the next
 
 bool is_left_out(const fs::path& name) { return name == ".git" || name == "__pycache__"; }
 
 struct SourceFile {
   fs::path path;
   std::string name, stamp, mode;  // the mode's bits that a base keeps
+  double changed = 0;             // unix seconds
 };
 
 SourceFile source_file(const fs::path& path, std::string name, const struct stat& info) {
@@ -41,7 +44,8 @@ SourceFile source_file(const fs::path& path, std::string name, const struct stat
                                info.st_mtim.tv_nsec, info.st_ctim.tv_sec, info.st_ctim.tv_nsec),
           .mode = S_ISLNK(info.st_mode) ? "l"
                   : is_program          ? "x"
-                                        : "-"};
+                                        : "-",
+          .changed = static_cast<double>(info.st_ctim.tv_sec) + 1e-9 * static_cast<double>(info.st_ctim.tv_nsec)};
 }
 
 // What a folder holds, sorted, or an archive alone.
@@ -99,11 +103,15 @@ Result<std::string> digest_of_contents(std::span<const SourceFile> files) {
   return digest_of(text).hex();
 }
 
-// Contents are read once: what they were is kept by the stamp.
+// Contents are read once: what they were is kept by the stamp. Not of files that were changed just now: they may be
+// changed again without their times showing it.
 Result<std::string> remembered_digest(std::span<const SourceFile> files, const std::string& stamp) {
   const fs::path all = TRY(bases_folder()), memory = all / (stamp + ".digest");
   if (auto known = read_file(memory, 64); known && known->size() == 32) return *known;
+  const double now = SystemClock().unix_seconds();
   const auto digest = TRY(digest_of_contents(files));
+  const auto is_settled = [&](const SourceFile& file) { return now - file.changed >= kSettledSeconds; };
+  if (!std::ranges::all_of(files, is_settled)) return digest;
   TRY(make_directories(all.parent_path()));
   TRY(make_private_folder(all));
   TRY(write_file(memory, digest));

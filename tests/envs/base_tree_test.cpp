@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "envs/episodes/base_copies.h"
 #include "envs/episodes/episode.h"
 #include "envs/sandbox/caching_backend.h"
@@ -256,6 +258,18 @@ TEST_F(Base, of_two_folders_that_differ_in_content_alone_is_not_the_same) {
   EXPECT_NE(one->digest, two->digest);
   scratch_.put("twice/a", "one");
   EXPECT_EQ(find_task_base(TaskBase::Kind::kFolder, scratch_.path / "twice")->digest, one->digest);
+}
+
+// A file system notes times by the tick of a clock, so two changes may have one time.
+TEST_F(Base, that_is_changed_again_at_once_is_not_taken_for_what_it_was) {
+  std::set<std::string> digests;
+  for (int i = 0; i < 20; ++i) {
+    scratch_.put("quick/a", std::to_string(10 + i));
+    const auto base = find_task_base(TaskBase::Kind::kFolder, scratch_.path / "quick");
+    ASSERT_TRUE(base.has_value()) << base.error().to_string();
+    digests.insert(base->digest);
+  }
+  EXPECT_EQ(digests.size(), 20u);
 }
 
 TEST_F(Base, that_cannot_be_had_is_told_with_its_place) {
