@@ -61,8 +61,8 @@ class PackageStore {
     uint64_t bytes_ = 0;
   };
   Result<Incoming> begin() const;
-  // kCorrupt, with nothing kept, where it is not what `expected` says; kNone there takes any. kExhausted: larger than
-  // all that may be kept. Others make room for it, not it for them.
+  // kCorrupt, with nothing kept, where it is not what `expected` says; kNone there takes any. kExhausted where it is
+  // larger than all that may be kept; otherwise others go to make room for it.
   Result<StoredFile> keep(Incoming incoming, const PackageDigest& expected) const;
 
   // Nobody else, of any process, has the lock of that key while this is there.

@@ -210,6 +210,17 @@ TEST_F(Packages, that_came_just_now_do_not_go_though_the_others_look_newer) {
   EXPECT_EQ(registry_.asked(upstream_), 2);
 }
 
+TEST_F(Packages, that_are_larger_than_all_that_may_be_kept_are_told_and_cost_no_other) {
+  settings_.cache_mb = 1;
+  registry_.put_project("hello", {{"1.0", "", wheel_}, {"2.0", "", PackageRegistry::wheel("hello", "2.0", 2 << 20)}});
+  const auto cache = open("run");
+  EXPECT_EQ(body_of(ask(*cache, place_)), wheel_);
+  const size_t before = kept();
+  EXPECT_THAT(ask(*cache, "/pypi/files/hello/hello-2.0-py3-none-any.whl").refused,
+              HasSubstr("a file is larger than all that may be kept"));
+  EXPECT_EQ(kept(), before);
+}
+
 TEST_F(Packages, have_no_other_addresses) {
   registry_.put("/secret", "secret");
   registry_.put_project("hello", {{"1.0", "", wheel_}});
