@@ -27,7 +27,7 @@ def folder_of(path):
 
 def read_bytes(entry):
     words = re.sub(r" -o \S+", "", entry["command"])
-    words = re.sub(r"^\S*cmake -E env \S+ \S*ccache ", "", words)
+    words = re.sub(r"^\S*cmake -E env (?:\w+=\S+ )*\S*ccache ", "", words)
     words = re.sub(r" -Winvalid-pch| -include \S*cmake_pch\.hxx", "", words)
     done = subprocess.run(words + " -E -P -w", shell=True, cwd=entry["directory"], stdout=subprocess.PIPE, check=True)
     return folder_of(entry["file"]), len(done.stdout)

@@ -7,7 +7,7 @@ started_at=$SECONDS
 log_dir="build/logs"
 
 packages=(
-  build-essential cmake ninja-build ccache mold pkg-config git
+  build-essential cmake ninja-build ccache pkg-config git
   libzmq3-dev cppzmq-dev capnproto libcapnp-dev libyaml-cpp-dev libtomlplusplus-dev nlohmann-json3-dev libcli11-dev libspdlog-dev libfmt-dev
   libboost-dev libcurl4-openssl-dev libssl-dev libxxhash-dev libzstd-dev libpcre2-dev libicu-dev libsodium-dev libexpected-dev libseccomp-dev libgtest-dev libgmock-dev
   ripgrep bubblewrap python3 python3-venv python3-pip procps

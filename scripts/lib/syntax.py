@@ -27,7 +27,7 @@ HEADERS = re.compile(r" -Winvalid-pch -include (\S*cmake_pch\.hxx)")
 def command_of(entry, bare):
     """The words that compile an entry, without output, optimisation and cache; and the header that its build precompiles."""
     words = re.sub(r" -o \S+ -c \S+$| -O[0-9]", "", entry["command"])
-    words = re.sub(r"^\S*cmake -E env \S+ \S*ccache ", "", words)
+    words = re.sub(r"^\S*cmake -E env (?:\w+=\S+ )*\S*ccache ", "", words)
     headers = HEADERS.search(words)
     words = shlex.split(HEADERS.sub("", words))
     if bare:
