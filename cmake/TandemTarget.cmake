@@ -48,7 +48,7 @@ function(tandem_compile_options target)
     endif()
     target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:${level}>)
   endif()
-  if(target MATCHES "^(tandem|test)_(kernels|collectives|weights_sync)$")  # whose tests would take minutes as clang compiles the rest for sanitizers
+  if(target MATCHES "^(tandem|test)_(base|kernels|collectives|weights_sync)$")  # whose tests would take minutes as clang compiles the rest for sanitizers
     target_compile_options(${target} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
   endif()
   target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR})
