@@ -13,8 +13,8 @@
 namespace tandem {
 
 namespace {
-constexpr std::array<std::string_view, 10> kNames = {"grpo", "dr_grpo", "rloo",      "reinforce++", "gae",
-                                                     "opo",  "maxrl",   "pass_at_k", "gigpo",       "distill"};
+constexpr std::array<std::string_view, 11> kNames = {"grpo",  "dr_grpo",   "rloo",  "reinforce++", "gae",  "opo",
+                                                     "maxrl", "pass_at_k", "gigpo", "distill",     "torch"};
 
 // Subsets are counted and not drawn: of rewards in ascending order the one at `place` (from 1) is the largest of
 // C(place - 1, k - 1) of the C(n, k) subsets. Shares of them follow from each other, so that nothing overflows.

@@ -14,12 +14,24 @@
 namespace tandem {
 
 // Those that is_of_tokens() names need more than the rewards of a group: trainer/learn/batch_advantages.h.
-enum class AdvantageKind : uint8_t { kGrpo, kDrGrpo, kRloo, kReturns, kGae, kOpo, kMaxRl, kPassAtK, kGigpo, kDistill };
+enum class AdvantageKind : uint8_t {
+  kGrpo,
+  kDrGrpo,
+  kRloo,
+  kReturns,
+  kGae,
+  kOpo,
+  kMaxRl,
+  kPassAtK,
+  kGigpo,
+  kDistill,
+  kTorch
+};
 Result<AdvantageKind> advantage_kind(std::string_view name);
 std::string_view to_string(AdvantageKind kind);
 constexpr bool is_of_tokens(AdvantageKind kind) {
   return kind == AdvantageKind::kReturns || kind == AdvantageKind::kGae || kind == AdvantageKind::kOpo ||
-         kind == AdvantageKind::kGigpo;
+         kind == AdvantageKind::kGigpo || kind == AdvantageKind::kTorch;
 }
 
 // grpo: (r - mean) / (std + epsilon) with the unbiased std, a group of one has mean 0 and std 1; dr_grpo: r - mean;

@@ -20,7 +20,7 @@
 #include "envs/packages/registries.h"
 #include "kernels/cuda/library.h"
 #include "kernels/stream.h"
-#include "trainer/torch/loss_loader.h"
+#include "trainer/torch/function_loader.h"
 
 namespace tandem::cli {
 namespace {

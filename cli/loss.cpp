@@ -9,7 +9,7 @@
 #include "cli/json_lines.h"
 #include "trainer/learn/algorithm_config.h"
 #include "trainer/learn/batch_loss.h"
-#include "trainer/torch/loss_loader.h"
+#include "trainer/torch/function_loader.h"
 
 namespace tandem::cli {
 namespace {
@@ -60,6 +60,17 @@ class BatchReader {
     return found == line_.end() || found->is_null() ? nullptr : &*found;
   }
 
+  // Sums of squares of what is larger are infinite, and make advantages of 0 out of rewards that differ.
+  static Result<double> number_of(const Json& item, const auto& place) {
+    constexpr double kLargest = 1e100;
+    if (!item.is_number())
+      return fail(Status::invalid(fmt::format("{} is {}, not a number", place(), dump_json(item))));
+    const auto number = item.get<double>();
+    if (std::abs(number) > kLargest)
+      return fail(Status::invalid(fmt::format("{} is {}, beyond {}", place(), dump_json(item), kLargest)));
+    return number;
+  }
+
   Result<trainer::Rows> matrix(const char* key) const {
     const Json* const list = given(key);
     trainer::Rows values;
@@ -74,10 +85,7 @@ class BatchReader {
             Status::invalid(fmt::format("{}[{}] does not have {} numbers; pad the rows", key, row, batch_.length)));
       }
       for (size_t i = 0; i < batch_.length; ++i) {
-        if (!items[i].is_number()) {
-          return fail(Status::invalid(fmt::format("{}[{}][{}] is {}, not a number", key, row, i, dump_json(items[i]))));
-        }
-        values.push_back(items[i].get<double>());
+        values.push_back(TRY(number_of(items[i], [&] { return fmt::format("{}[{}][{}]", key, row, i); })));
       }
     }
     return values;
@@ -115,11 +123,10 @@ class BatchReader {
     }
     batch_.rewards.assign(batch_.rows * batch_.length, 0);
     for (size_t row = 0; row < batch_.rows; ++row) {
-      if (!(*list)[row].is_number())
-        return Status::invalid(fmt::format("rewards[{}] is {}, not a number", row, dump_json((*list)[row])));
+      const double reward = TRY(number_of((*list)[row], [&] { return fmt::format("rewards[{}]", row); }));
       for (size_t i = (row + 1) * batch_.length; i-- > row * batch_.length;) {
         if (!batch_.mask[i]) continue;
-        batch_.rewards[i] = (*list)[row].get<double>();
+        batch_.rewards[i] = reward;
         break;
       }
     }
@@ -195,21 +202,21 @@ Status check_finite(const char* what, const trainer::Rows& values, size_t length
   return Status::invalid(fmt::format("{}[{}][{}] of these numbers is not finite", what, at / length, at % length));
 }
 
-// Losses of the user's own that lines have asked for; a line mostly asks for that of the line before.
-class LossFunctions {
+// Functions of the user's own that lines have asked for; a line mostly asks for those of the line before.
+class LastFunctions {
  public:
-  Result<std::shared_ptr<const trainer::LossFunction>> of(const trainer::Algorithm& algorithm) {
-    if (!trainer::is_function(algorithm)) return std::shared_ptr<const trainer::LossFunction>();
-    if (function_ == nullptr || algorithm.torch != last_) {
-      function_ = TRY(trainer::load_loss(algorithm));
-      last_ = algorithm.torch;
+  Result<trainer::OwnFunctions> of(const trainer::Algorithm& algorithm) {
+    if (algorithm.torch != loss_ || algorithm.own_advantages != advantages_) {
+      functions_ = TRY(trainer::load_functions(algorithm));
+      loss_ = algorithm.torch;
+      advantages_ = algorithm.own_advantages;
     }
-    return function_;
+    return functions_;
   }
 
  private:
-  trainer::TorchLoss last_;
-  std::shared_ptr<const trainer::LossFunction> function_;
+  trainer::TorchSource loss_, advantages_;
+  trainer::OwnFunctions functions_;
 };
 
 Result<int64_t> step_of(const Json& line) {
@@ -220,12 +227,12 @@ Result<int64_t> step_of(const Json& line) {
   return found->get<int64_t>();
 }
 
-Result<Json> answer(const Json& line, LossFunctions& functions) {
+Result<Json> answer(const Json& line, LastFunctions& last) {
   const auto algorithm = TRY(trainer::algorithm_from_json(line.value("algorithm", Json::object())));
   const auto batch = TRY(BatchReader(line).read());
   const int64_t step = TRY(step_of(line));
-  const auto function = TRY(functions.of(algorithm));
-  auto result = TRY(trainer::batch_loss(batch, algorithm, function.get(), step));
+  const auto functions = TRY(last.of(algorithm));
+  auto result = TRY(trainer::batch_loss(batch, algorithm, functions, step));
   result.metrics.insert(result.function_metrics.begin(), result.function_metrics.end());
   TRY(check_finite("advantages", result.advantages, batch.length));
   TRY(check_finite("grad_logprobs", result.grad_logprobs, batch.length));
@@ -253,7 +260,7 @@ Action add_loss(CLI::App& command) {
       "| tandem loss\n"
       "docs/algorithms.md has all keys, docs/custom-loss.md those of a loss of your own.");
   return [options]() -> Result<int> {
-    LossFunctions functions;
+    LastFunctions functions;
     return run_json_lines(*options, kKeys, [&](const Json& line) { return answer(line, functions); });
   };
 }

@@ -62,6 +62,7 @@ int main(int argc, char** argv) {
 
   CLI::App app("Trains agent models with reinforcement learning, and serves them.", "tandem");
   app.require_subcommand(1);
+  app.set_version_flag("--version", version_line(), "Print the version and exit");
   std::map<const CLI::App*, Action> actions;
   for (const Command& command : commands()) {
     CLI::App* added = app.add_subcommand(command.name, command.summary);

@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "dashboard/heldout.h"
+#include "dashboard/loss_charts.h"
 #include "dashboard/summary.h"
 #include "dashboard/transcripts.h"
 #include "rollout/books/alarms.h"
@@ -267,8 +268,7 @@ std::string curves(const RunFiles& run, const Json& summary) {
                        .low = 0.0,
                        .percent = true});
   }
-  if (const auto taught = points_of(run.steps, "loss_metrics", "teacher_kl"); !taught.empty())
-    out += line_chart({.title = "Distance from the teacher, KL", .series = {{"KL", taught, 4, false}}});
+  out += loss_charts(run.steps);
   if (const auto sampled = points_of(run.steps, "branches", "sampled_tokens"); !sampled.empty()) {
     out += line_chart({.title = "Tokens of a step's episodes, sampled and had of a trunk",
                        .series = {{"sampled", sampled, 0, false},

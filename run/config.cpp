@@ -47,15 +47,9 @@ void set_advantages(const trainer::Algorithm& algorithm, rollout::RunPlan& plan)
   }
 }
 
-// Whether the kinds that have an algorithm are kinds of this run.
 Status check_kinds(const rollout::RunPlan& plan) {
   const std::vector<std::string_view> known(plan.kinds.begin(), plan.kinds.end());
-  for (const auto& [kind, rule] : plan.advantages) {
-    if (std::ranges::find(known, kind) == known.end()) {
-      return Status::invalid(
-          fmt::format("algorithm.kinds: the run has no tasks of kind \"{}\"{}", kind, did_you_mean(kind, known)));
-    }
-  }
+  for (const auto& [kind, rule] : plan.advantages) TRY(check_kind_of_algorithm(kind, known));
   return {};
 }
 
@@ -73,6 +67,12 @@ Status check_algorithm(const trainer::Algorithm& algorithm) {
 }
 
 }  // namespace
+
+Status check_kind_of_algorithm(const std::string& kind, std::span<const std::string_view> known) {
+  if (std::ranges::find(known, kind) != known.end()) return {};
+  return Status::invalid(
+      fmt::format("algorithm.kinds: the run has no tasks of kind \"{}\"{}", kind, did_you_mean(kind, known)));
+}
 
 int dynamic_sampling_of(const RunConfig& c) {
   constexpr int kOfDapo = 10;

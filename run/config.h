@@ -1,6 +1,7 @@
 // The config of `tandem run`: every key with its default, and what the roles are told.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -130,6 +131,8 @@ Status check(const RunConfig& config);
 // What the run in `run_dir` is to do; kCorrupt where its RUN/tasks.json, if the config wants one, is not what was
 // written.
 Result<rollout::RunPlan> plan_of(const RunConfig& config, const fs::path& run_dir);
+// kInvalid where a kind that has an algorithm of its own is not among those of the run's tasks.
+Status check_kind_of_algorithm(const std::string& kind, std::span<const std::string_view> known);
 // trainer.dynamic_sampling, or the algorithm's own.
 int dynamic_sampling_of(const RunConfig& config);
 // trainer.keep_checkpoints: how many of the newest; SIZE_MAX for all, 1 for best. The best one is kept beside them.

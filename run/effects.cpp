@@ -51,7 +51,10 @@ std::map<std::string, std::string> reasons_of(const RunConfig& c) {
     unless(
         advantage == AdvantageKind::kReturns || advantage == AdvantageKind::kGae || advantage == AdvantageKind::kGigpo,
         {"algorithm.gamma"},
-        fmt::format("algorithm.advantage is {}, which is of whole episodes", to_string(advantage)));
+        fmt::format("algorithm.advantage is {}, which {}", to_string(advantage),
+                    advantage == AdvantageKind::kTorch ? "has options of its own" : "is of whole episodes"));
+    unless(is_function(*algorithm) || advantage == AdvantageKind::kTorch, {"algorithm.seconds"},
+           "neither the loss nor the advantages are a function of one's own");
     unless(
         advantage == AdvantageKind::kGae,
         {"algorithm.lambda", "algorithm.value.learning_rate", "algorithm.value.coefficient", "algorithm.value.trunk"},

@@ -76,6 +76,12 @@ Result<envs::TaskSet> read_task_set(const RunConfig& config) {
                     .hint("lower tasks.heldout_share"));
   }
   TRY(check_machine(config, set));
+  const auto kinds = set.kinds();
+  const std::vector<std::string_view> known(kinds.begin(), kinds.end());
+  const auto algorithm = TRY(algorithm_of(config));
+  for (const trainer::Algorithm& part : algorithm.parts) {
+    for (const std::string& kind : part.kinds) TRY(check_kind_of_algorithm(kind, known));
+  }
   return set;
 }
 

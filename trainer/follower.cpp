@@ -10,7 +10,7 @@
 #include "trainer/learn/checkpoints.h"
 #include "trainer/learn/teacher.h"
 #include "trainer/team.h"
-#include "trainer/torch/loss_loader.h"
+#include "trainer/torch/function_loader.h"
 #include "wire/coordinator_link.h"
 
 namespace tandem::trainer {
@@ -70,7 +70,7 @@ class Share {
     TRY(learner.prepare(settings_.algorithm));
     if (!settings_.teacher.empty())
       TRY(learner.keep_teacher(TRY(load_teacher(settings_.teacher, settings_.model, settings_.format))));
-    learner.use(TRY(loss_of_run(settings_.algorithm, settings_.run_dir)));
+    learner.use(TRY(functions_of_run(settings_.algorithm, settings_.run_dir)));
     while (!leaving_) {
       set_doing("waiting for a batch", static_cast<uint64_t>(learner.steps()));
       const Order order = TRY(hear(ranks));

@@ -10,7 +10,7 @@
 #include "trainer/learn/segment_logprobs.h"
 #include "trainer/learn/tape.h"
 #include "trainer/learn/teacher.h"
-#include "trainer/torch/loss_loader.h"
+#include "trainer/torch/function_loader.h"
 #include "weights_sync/version.h"
 
 namespace tandem::trainer {
@@ -27,7 +27,7 @@ Result<Replay> Replay::open(const ReplaySettings& settings, uint64_t version) {
   TRY(learner.prepare(settings.algorithm));
   if (!settings.teacher.empty())
     TRY(learner.keep_teacher(TRY(load_teacher(settings.teacher, settings.model, settings.format))));
-  learner.use(TRY(recorded_loss(settings.algorithm, settings.run_dir)));
+  learner.use(TRY(recorded_functions(settings.algorithm, settings.run_dir)));
   auto all = checkpoints_of(settings.run_dir);
   while (!all.empty() && all.back().first > version) all.pop_back();
   if (!all.empty()) TRY(learner.load(all.back().second));

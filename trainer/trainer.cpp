@@ -13,7 +13,7 @@
 #include "trainer/learn/teacher.h"
 #include "trainer/step_json.h"
 #include "trainer/stored_batches.h"
-#include "trainer/torch/loss_loader.h"
+#include "trainer/torch/function_loader.h"
 #include "trainer/work_order.h"
 #include "weights_sync/audit.h"
 #include "weights_sync/carrier.h"
@@ -447,7 +447,7 @@ Status run_trainer(const TrainerSettings& settings, const Clock& clock, const st
   TRY(learner.prepare(settings.algorithm));
   if (!settings.teacher.empty())
     TRY(learner.keep_teacher(TRY(load_teacher(settings.teacher, settings.model, settings.format))));
-  learner.use(TRY(loss_of_run(settings.algorithm, settings.run_dir)));
+  learner.use(TRY(functions_of_run(settings.algorithm, settings.run_dir)));
   for (const char* folder : {"checkpoints", "export"}) sweep_unfinished(settings.run_dir / folder);
   TRY(go_on_from_checkpoint(settings.run_dir, ranks, learner));
   auto demonstrations = TRY(read_demonstrations(settings.run_dir, settings.algorithm, learner.weights().config()));

@@ -14,6 +14,7 @@
 #include "dashboard/run_files.h"
 #include "kernels/lm_head.h"
 #include "rollout/books/ledger_log.h"
+#include "run/config_history.h"
 #include "run/devices.h"
 #include "run/resume.h"
 #include "trainer/learn/checkpoints.h"
@@ -33,6 +34,7 @@ struct ReplayOptions {
 // What a replay reads of a run.
 struct Recorded {
   run::RunConfig config;
+  run::ConfigHistory configs;
   rollout::Ledger ledger;
   std::map<uint64_t, Json> steps;  // lines of metrics.jsonl; the last of each step
 };
@@ -41,7 +43,9 @@ Result<Recorded> read_recorded_run(const fs::path& run_dir) {
   TRY(dashboard::check_run_directory(run_dir));
   auto config = TRY(run::read_resolved(run_dir));
   auto ledger = TRY(rollout::read_books(run_dir, [&] { return run::plan_of(config, run_dir); }));
-  Recorded recorded{.config = std::move(config), .ledger = std::move(ledger), .steps = {}};
+  auto configs = TRY(run::ConfigHistory::read(run_dir, config));
+  Recorded recorded{
+      .config = std::move(config), .configs = std::move(configs), .ledger = std::move(ledger), .steps = {}};
   for (Json& line : TRY(dashboard::read_metrics(run_dir))) {
     if (!line.contains("step") || !line["step"].is_number_unsigned()) continue;
     const auto step = line["step"].get<uint64_t>();
@@ -50,14 +54,16 @@ Result<Recorded> read_recorded_run(const fs::path& run_dir) {
   return recorded;
 }
 
-Result<trainer::ReplaySettings> settings_of(const ReplayOptions& options, const Recorded& recorded) {
-  const auto algorithm = TRY(run::algorithm_of(recorded.config));
+// As `step` was trained.
+Result<trainer::ReplaySettings> settings_of(const ReplayOptions& options, const Recorded& recorded, uint64_t step) {
+  const auto config = TRY(recorded.configs.of_step(step));
+  const auto algorithm = TRY(run::algorithm_of(config));
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   return trainer::ReplaySettings{
       .run_dir = options.run,
       .model = fs::path(options.run) / "model",
-      .format = TRY(model::weight_format_named(recorded.config.model.weights)),
-      .optimizer = TRY(run::optimizer_of(recorded.config)),
+      .format = TRY(model::weight_format_named(config.model.weights)),
+      .optimizer = TRY(run::optimizer_of(config)),
       .algorithm = algorithm,
       .teacher = algorithm.teacher.path.empty() ? fs::path() : fs::path(options.run) / "teacher",
       .place = {.device = TRY(run::devices_of(recorded.config)).trainer,
@@ -71,6 +77,9 @@ Status go_to(Replay& replay, uint64_t version, const Recorded& recorded, Replay:
   while (replay.version() < version) {
     const uint64_t step = replay.version() + 1;
     if (version - first > 1) progress.show(fmt::format("step {} ({} of {})", step, step - first, version - first));
+    if (const std::string words = recorded.configs.difference(step, version); !words.empty())
+      return Status::not_found(fmt::format("the checkpoint between is not kept, and {}", words))
+          .hint("trainer.keep_checkpoints=all keeps every checkpoint");
     const auto* batch = recorded.ledger.batch(step);
     if (batch == nullptr) return Status::corrupt(fmt::format("the log has no batch of step {}", step));
     auto taken = replay.next(*batch);
@@ -141,7 +150,7 @@ Result<int> replay_step(const ReplayOptions& options) {
                     fmt::format("no step {} was trained; there are {}", options.step, recorded.ledger.steps_trained()))
                     .at(options.run));
   }
-  auto replay = TRY(open_replay(TRY(settings_of(options, recorded)), options.step - 1));
+  auto replay = TRY(open_replay(TRY(settings_of(options, recorded, options.step)), options.step - 1));
   const uint64_t from = replay.version();
   if (from < options.step - 1)
     fmt::print(stderr, "from version {}, the nearest that is kept ({}); trainer.keep_checkpoints=all keeps every one\n",
@@ -205,7 +214,8 @@ Result<int> replay_episode(const ReplayOptions& options) {
   std::vector<float> logprobs(trajectory.tokens.size(), std::nanf(""));
   std::optional<Replay> replay;
   for (const uint64_t version : versions) {
-    if (!replay) replay = TRY(Replay::open(TRY(settings_of(options, recorded)), version));
+    if (!replay || !recorded.configs.difference(replay->version(), version).empty())
+      replay = TRY(Replay::open(TRY(settings_of(options, recorded, version)), version));
     TRY(go_to(*replay, version, recorded));
     const auto of_version = TRY(replay->logprobs(trajectory, kernels::logit_scale_at(temperature)));
     for (size_t i = 0; i < logprobs.size(); ++i)

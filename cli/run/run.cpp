@@ -46,7 +46,7 @@
 #include "run/supervisor.h"
 #include "run/tasks.h"
 #include "standby/record.h"
-#include "trainer/torch/loss_loader.h"
+#include "trainer/torch/function_loader.h"
 
 namespace tandem::cli {
 
@@ -201,7 +201,7 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
     checked.algorithm.teacher.path = (run_dir / "teacher").string();
   TRY(run::check_inputs(checked));
   if (!exists) TRY(check_demonstrations(checked));
-  TRY(trainer::load_loss(TRY(run::algorithm_of(config))));
+  TRY(trainer::load_functions(TRY(run::algorithm_of(config))));
   if (!config.run.hosts.empty()) TRY(check_key(config.run.key));
   std::optional<envs::TaskSet> tasks;
   if (!config.tasks.path.empty())

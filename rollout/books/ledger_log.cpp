@@ -11,8 +11,10 @@ namespace tandem::rollout {
 
 namespace {
 
-// How the record of a plan begins; see to_json(Event).
+// How records begin; see to_json(Event).
 constexpr std::string_view kPlanRecord = R"({"event":"plan_set",)";
+constexpr std::string_view kConfigRecord = R"({"event":"config_set",)";
+constexpr std::string_view kTrainedRecord = R"({"event":"trained",)";
 
 Result<Event> event_of(std::string_view record) { return event_from_json(TRY(parse_json(record))); }
 
@@ -212,6 +214,28 @@ Status record_terms(const fs::path& run_dir, const RunTerms& recorded, const Run
   }
   if (!changed.empty()) TRY(log.apply(ConfigSet{changed}));
   return log.sync();
+}
+
+Result<std::map<uint64_t, Json>> read_configs(const fs::path& run_dir) {
+  std::map<uint64_t, Json> configs;
+  Json values = Json::object();
+  bool are_new = false;
+  const auto visit = [&](std::string_view record, uint64_t) -> Status {
+    if (!record.starts_with(kConfigRecord) && !record.starts_with(kTrainedRecord)) return {};
+    const Event event = TRY(event_of(record));
+    if (const auto* set = std::get_if<ConfigSet>(&event)) {
+      values.update(set->values);
+      are_new = true;
+    } else if (const auto* trained = std::get_if<Trained>(&event); trained != nullptr && are_new) {
+      configs.erase(configs.lower_bound(trained->step), configs.end());
+      configs[trained->step] = values;
+      are_new = false;
+    }
+    return {};
+  };
+  const fs::path path = ledger_log_path(run_dir);
+  if (fs::exists(path)) TRY(read_log(path, visit));
+  return configs;
 }
 
 Status record_take_over(const fs::path& run_dir, uint64_t epoch, const std::string& at) {

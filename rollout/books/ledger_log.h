@@ -43,6 +43,10 @@ struct RunTerms {
 // The errors are those of read_books and of writing.
 Status record_terms(const fs::path& run_dir, const RunTerms& recorded, const RunTerms& wanted);
 
+// The values of the config, by path, by the first step that was trained with them (where a step was trained twice, the
+// later time). Empty where no step was trained, and of a log of format 1. One pass over the log.
+Result<std::map<uint64_t, Json>> read_configs(const fs::path& run_dir);
+
 // Says in the log that the run goes on from here in that epoch; durable when it returns.
 Status record_take_over(const fs::path& run_dir, uint64_t epoch, const std::string& at);
 

@@ -163,5 +163,31 @@ TEST_F(Loss, a_line_that_cannot_be_answered_is_named_and_the_others_are_answered
   EXPECT_NE(message(9).find("algorithm.pass_at_k.k is 1.5, not a whole number"), std::string::npos) << message(9);
 }
 
+TEST_F(Loss, equal_rewards_have_no_advantage_whatever_is_added_to_their_deviation) {
+  const auto found = answers(
+      "{\"algorithm\": {\"name\": \"grpo\", \"std_epsilon\": 0}, \"logprobs\": [[-1], [-2], [-1]], "
+      "\"rewards\": [0.1, 0.1, 0.1], \"groups\": [0, 0, 0]}\n"
+      "{\"algorithm\": {\"name\": \"grpo\", \"std_epsilon\": 0}, \"logprobs\": [[-1], [-2], [-1]], "
+      "\"rewards\": [[0.7], [0.7], [0.7]], \"groups\": [3, 3, 3]}\n",
+      0);
+  ASSERT_EQ(found.size(), 2u);
+  for (const Json& answer : found) EXPECT_EQ(answer.at("advantages"), Json::parse("[[0.0], [0.0], [0.0]]"));
+}
+
+TEST_F(Loss, what_is_not_finite_is_an_error) {
+  const auto found = answers(
+      "{\"algorithm\": {\"name\": \"dppo\"}, \"logprobs\": [[-0.1], [-1]], \"rollout_logprobs\": [[-900], [-1]], "
+      "\"rewards\": [0, 1], \"groups\": [0, 0]}\n"
+      "{\"logprobs\": [[-1], [-2]], \"rewards\": [1e308, -1e308], \"groups\": [0, 0]}\n"
+      "{\"algorithm\": {\"name\": \"ppo\"}, \"logprobs\": [[-1], [-2]], \"values\": [[1e200], [0]], "
+      "\"rewards\": [1, 0]}\n",
+      1);
+  ASSERT_EQ(found.size(), 3u);
+  const auto message = [&](size_t i) { return found[i]["error"]["message"].get<std::string>(); };
+  EXPECT_NE(message(0).find("not finite"), std::string::npos) << message(0);
+  EXPECT_NE(message(1).find("rewards[0] is 1e+308, beyond 1e+100"), std::string::npos) << message(1);
+  EXPECT_NE(message(2).find("values[0][0] is 1e+200, beyond 1e+100"), std::string::npos) << message(2);
+}
+
 }  // namespace
 }  // namespace tandem

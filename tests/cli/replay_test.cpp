@@ -265,6 +265,31 @@ TEST_F(Replay, of_episodes_at_a_temperature_has_the_logprobs_that_were_sampled) 
   EXPECT_NE(text(output()).find("rollout.temperature is 0.7"), std::string::npos) << text(output());
 }
 
+// Also where more steps make another schedule of the same settings.
+TEST_F(Replay, of_steps_before_and_after_a_changed_value_has_the_bits_of_the_run) {
+  const fs::path run_dir = root() / "changed-values";
+  const auto longer = [&](const char* steps, const char* rate) {
+    return run({std::string("run.steps=") + steps, "tasks.heldout=0", "trainer.keep_checkpoints=all",
+                "trainer.checkpoint_every=10", "trainer.schedule=cosine", std::string("trainer.learning_rate=") + rate},
+               run_dir, steps[0] != '2');
+  };
+  ASSERT_EQ(longer("2", "0.001"), 0) << text(output());
+  ASSERT_EQ(longer("4", "0.002"), 0) << text(output());
+  for (const char* step : {"1", "2", "3", "4"})
+    EXPECT_EQ(replay(run_dir, {"--step", step, "--json"}), 0) << step << text(output());
+  int replayed = 0;
+  for (const Json& episode : episodes(run_dir)) {
+    if (episode["trained_step"].is_null() || episode["episode"].get<int>() % 29 != 0) continue;
+    EXPECT_EQ(replay(run_dir, {"--episode", dump_json(episode["episode"])}), 0) << text(output());
+    ++replayed;
+  }
+  EXPECT_GT(replayed, 0);
+  fs::remove_all(run_dir / "checkpoints" / "step_2");
+  EXPECT_EQ(replay(run_dir, {"--step", "4"}), 1);
+  EXPECT_NE(text(output()).find("trainer.learning_rate was 0.001 at step 1 and 0.002 at step 4"), std::string::npos)
+      << text(output());
+}
+
 TEST_F(Replay, names_the_first_difference) {
   const auto loss = with_changed_line("other-loss", 4, [](Json& line) { line["loss"] = 0.5; });
   EXPECT_EQ(replay(loss, {"--step", "4", "--json"}), 1);

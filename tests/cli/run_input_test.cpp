@@ -119,6 +119,14 @@ TEST_F(RunInput, the_help_of_every_command_has_an_example_that_names_it) {
   EXPECT_GT(count, 40);
 }
 
+TEST_F(RunInput, the_version_is_told_by_a_command_and_by_an_option) {
+  ASSERT_EQ(tandem({"version"}), 0);
+  const std::string line = text(output());
+  EXPECT_TRUE(line.starts_with("tandem ") && line.ends_with("\n")) << line;
+  ASSERT_EQ(tandem({"--version"}), 0);
+  EXPECT_EQ(text(output()), line);
+}
+
 TEST_F(RunInput, the_page_of_all_keys_is_the_one_that_is_printed) {
   ASSERT_EQ(Process({TANDEM_BINARY, "config", "reference"}, output()).wait(), 0);
   EXPECT_EQ(text(output()), text(fs::path(TANDEM_SOURCE_DIR) / "docs" / "config.md"))

@@ -8,7 +8,7 @@
 #include "tests/cli/run_fixture.h"
 #include "tests/envs/scratch.h"
 #include "tests/model/engine_logprobs.h"
-#include "trainer/torch/loss_loader.h"
+#include "trainer/torch/function_loader.h"
 
 namespace tandem {
 namespace {

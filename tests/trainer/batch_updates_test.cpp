@@ -291,7 +291,7 @@ TEST_F(SeveralUpdates, show_a_function_of_the_users_own_the_policy_before_the_st
   };
   Learner several = learner({.epochs = 2, .minibatches = 2});
   const auto watching = std::make_shared<Watching>();
-  several.use(watching);
+  several.use({.loss = watching, .advantages = nullptr});
   ASSERT_TRUE(several.reinforce(
       samples(), *algorithm_from_json({{"name", "torch"}, {"script", "x"}, {"advantage", "dr_grpo"}}), kVersion));
   ASSERT_EQ(watching->batches.size(), 4u);

@@ -213,7 +213,7 @@ TEST(Learner, credits_a_turn_with_its_own_reward) {
   samples[0].turn_rewards = {0.25, -1};
   samples[1].turn_rewards = {0.5, 0, 7};  // of a turn without a token: its part is the last token's
   const auto watching = std::make_shared<Watching>();
-  learner.use(watching);
+  learner.use({.loss = watching, .advantages = nullptr});
   ASSERT_TRUE(learner.reinforce(
       samples,
       *algorithm_from_json(
@@ -245,7 +245,7 @@ TEST(Learner, credits_a_turn_among_those_that_began_in_its_state) {
   samples[2].tokens[10] = 4;
   samples[0].advantage = 1, samples[1].advantage = 0, samples[2].advantage = 0.5;  // rewards
   const auto watching = std::make_shared<Watching>();
-  learner.use(watching);
+  learner.use({.loss = watching, .advantages = nullptr});
   const Json algorithm = {{"name", "torch"},      {"script", "x"},
                           {"advantage", "gigpo"}, {"whiten_advantages", false},
                           {"gamma", 0.5},         {"gigpo", {{"weight", 10}, {"std", false}}}};
@@ -256,7 +256,7 @@ TEST(Learner, credits_a_turn_among_those_that_began_in_its_state) {
       taught = std::move(*Learner::create(std::move(weights), std::move(*kernels::Stream::cpu(1)),
                                           {.learning_rate = {.peak = 1e-4}, .updates = {.epochs = epochs}}));
     }
-    taught.use(watching);
+    taught.use({.loss = watching, .advantages = nullptr});
     const auto step = taught.reinforce(samples, *algorithm_from_json(algorithm), 7);
     ASSERT_TRUE(step.has_value()) << step.error().to_string();
     EXPECT_DOUBLE_EQ(step->of_loss.at("shared_states"), 2.0 / 3);
@@ -282,7 +282,7 @@ TEST(Learner, a_function_that_fails_leaves_everything_as_it_was) {
   Learner learner = tiny_learner();
   const auto samples = samples_of(learner, 0);
   const std::vector<std::byte> before(learner.weights().wire().begin(), learner.weights().wire().end());
-  learner.use(std::make_shared<Failing>());
+  learner.use({.loss = std::make_shared<Failing>(), .advantages = nullptr});
   const auto step = learner.reinforce(
       samples, *algorithm_from_json({{"name", "torch"}, {"script", "x"}, {"advantage", "reinforce++"}}), 7);
   ASSERT_FALSE(step.has_value());
@@ -415,7 +415,7 @@ TEST(Learner, a_summary_has_no_turn_reward_and_the_turns_behind_it_keep_theirs) 
   sample.advantage = 1;
   sample.turn_rewards = {0.25, 0.5, 0.125};
   const auto watching = std::make_shared<Watching>();
-  learner.use(watching);
+  learner.use({.loss = watching, .advantages = nullptr});
   ASSERT_TRUE(learner.reinforce(
       std::span(&sample, 1),
       *algorithm_from_json(

@@ -139,7 +139,7 @@ TEST_F(Taught, steps_are_taken_by_the_loss_that_is_printed) {
       if (needs_reference(algorithm)) batch.ref_logprobs = batch.logprobs;
       if (epochs > 1 || algorithm.correction.kind != Correction::Kind::kNone) batch.old_logprobs = batch.logprobs;
       add_credit(batch, algorithm);
-      const auto expected = batch_loss(batch, algorithm, nullptr, 8);
+      const auto expected = batch_loss(batch, algorithm, {}, 8);
       ASSERT_TRUE(expected.has_value()) << expected.error().to_string();
       const auto step = learner.reinforce(samples_, algorithm, 7);
       ASSERT_TRUE(step.has_value()) << step.error().to_string();
@@ -152,7 +152,7 @@ TEST_F(Taught, steps_are_taken_by_the_loss_that_is_printed) {
       // Without the teacher it is another step.
       batch.teacher_logprobs.clear();
       if (algorithm.advantage != AdvantageKind::kDistill) {
-        EXPECT_GT(std::abs(batch_loss(batch, algorithm, nullptr, 8)->loss - expected->loss), 1e-6);
+        EXPECT_GT(std::abs(batch_loss(batch, algorithm, {}, 8)->loss - expected->loss), 1e-6);
       }
     }
   }

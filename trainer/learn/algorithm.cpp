@@ -51,7 +51,8 @@ bool is_function(const Algorithm& algorithm) { return algorithm.policy->is_funct
 bool is_against_sampler(const Algorithm& algorithm) { return algorithm.policy->against_sampler; }
 
 bool needs_reference(const Algorithm& algorithm) {
-  return algorithm.kl.estimator != Kl::Estimator::kNone || algorithm.torch.reference;
+  return algorithm.kl.estimator != Kl::Estimator::kNone || algorithm.torch.reference ||
+         algorithm.own_advantages.reference;
 }
 
 bool needs_critic(const Algorithm& algorithm) { return algorithm.advantage == AdvantageKind::kGae; }

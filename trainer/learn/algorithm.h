@@ -40,14 +40,14 @@ struct Kl {
   friend bool operator==(const Kl&, const Kl&) = default;
 };
 
-// A loss of one's own: a script or a library, by LibTorch (trainer/torch/loss_loader.h).
-struct TorchLoss {
+// A loss or advantages of one's own: a script or a library, by LibTorch (trainer/torch/function_loader.h).
+struct TorchSource {
   std::string script;                // a file of TorchScript: Python source, or a saved module
   std::string library;               // or a shared library
   std::vector<std::string> options;  // NAME=VALUE each, what the function declares
   bool reference = false;            // whether it gets logprobs of the model that the run started from
   double seconds = 60;               // that a call may take
-  friend bool operator==(const TorchLoss&, const TorchLoss&) = default;
+  friend bool operator==(const TorchSource&, const TorchSource&) = default;
 };
 
 // The critic of AdvantageKind::kGae (value_head.h).
@@ -110,7 +110,8 @@ struct Algorithm {
   Kl kl;
   double entropy = 0;                              // coefficient of an entropy bonus
   Critic critic;                                   // of kGae
-  TorchLoss torch;                                 // of a function of the user's own
+  TorchSource torch;                               // of a loss of the user's own
+  TorchSource own_advantages;                      // of AdvantageKind::kTorch
   std::map<std::string, double, std::less<>> own;  // numbers of this loss alone that are not their defaults
   DemonstrationTerm demonstrations;
   // What some kinds of task are learned by in place of this; a part has no parts.
@@ -135,7 +136,7 @@ bool any_part(const Algorithm& algorithm, bool (*has)(const Algorithm&));
 bool needs_reference(const Algorithm& algorithm);
 // Whether it needs the values of a critic.
 bool needs_critic(const Algorithm& algorithm);
-// Whether the loss is a function of the user's own (loss_function.h).
+// Whether the loss is a function of the user's own (own_functions.h).
 bool is_function(const Algorithm& algorithm);
 // Whether ratios are taken against the sampler, whatever else is given.
 bool is_against_sampler(const Algorithm& algorithm);

@@ -32,7 +32,7 @@ void add_fields(Schema& s, AlgorithmConfig& c, Keys keys) {
   s.add("algorithm.advantage", c.advantage, "How rewards become advantages; empty: the algorithm's own",
         every ? std::vector<std::string>{}
               : std::vector<std::string>{"", "grpo", "dr_grpo", "rloo", "opo", "maxrl", "pass_at_k", "gigpo",
-                                         "reinforce++", "gae", "distill"});
+                                         "reinforce++", "gae", "distill", "torch"});
   s.add("algorithm.clip_low", c.clip_low, "Distance of the ratio below 1; -1: the algorithm's own", 0, up_to(1), kOwn);
   s.add("algorithm.clip_high", c.clip_high, "Distance of the ratio above 1; -1: the algorithm's own", 0, up_to(100),
         kOwn);
@@ -95,6 +95,12 @@ void add_fields(Schema& s, AlgorithmConfig& c, Keys keys) {
   s.add("algorithm.script", c.script, "Of torch: a file with the loss in TorchScript, Python source or a saved module");
   s.add("algorithm.library", c.library, "Of torch: a shared library with the loss in C++");
   s.add("algorithm.options", c.options, "Of torch: NAME=VALUE each, for the parameters of that function");
+  s.add("algorithm.advantage_script", c.advantage_script,
+        "Of advantage torch: a file with the function `advantages` in TorchScript");
+  s.add("algorithm.advantage_library", c.advantage_library,
+        "Of advantage torch: a shared library with such a function in C++");
+  s.add("algorithm.advantage_options", c.advantage_options,
+        "Of advantage torch: NAME=VALUE each, for the parameters of that function");
   s.add("algorithm.reference", c.reference,
         "Of torch: the function gets logprobs of the starting model; costs a forward pass and its memory");
   s.add("algorithm.seconds", c.seconds, "Of torch: the longest that a call of the function may take", 0.001, 86400);
@@ -130,13 +136,37 @@ Status set(const Field& field, const Json& value) {
   return {};
 }
 
-// Which function, where there is to be one.
-Status read_torch(const AlgorithmConfig& c, Algorithm& a) {
-  const bool given = !c.script.empty() || !c.library.empty() || !c.options.empty() || c.reference;
-  if (!is_function(a)) {
-    if (!given) return {};
+// Which function makes the advantages, where it is the user's own.
+Status read_advantages(const AlgorithmConfig& c, Algorithm& a) {
+  if (a.advantage != AdvantageKind::kTorch) {
+    if (c.advantage_script.empty() && c.advantage_library.empty() && c.advantage_options.empty()) return {};
     return Status::invalid(
-        fmt::format("algorithm.name is {}; script, library, options and reference are of torch", a.name));
+        fmt::format("algorithm.advantage is {}; advantage_script, advantage_library and advantage_options are of torch",
+                    to_string(a.advantage)));
+  }
+  if (c.advantage_script.empty() == c.advantage_library.empty()) {
+    return Status::invalid(
+               "algorithm.advantage: torch needs algorithm.advantage_script or algorithm.advantage_library, one of "
+               "them")
+        .hint("docs/custom-loss.md shows how to write one");
+  }
+  a.own_advantages = {.script = c.advantage_script,
+                      .library = c.advantage_library,
+                      .options = c.advantage_options,
+                      .reference = c.reference,
+                      .seconds = c.seconds};
+  return {};
+}
+
+// Which function is the loss, where there is to be one.
+Status read_torch(const AlgorithmConfig& c, Algorithm& a) {
+  TRY(read_advantages(c, a));
+  if (!is_function(a)) {
+    if (!c.script.empty() || !c.library.empty() || !c.options.empty())
+      return Status::invalid(fmt::format("algorithm.name is {}; script, library and options are of torch", a.name));
+    if (c.reference && a.advantage != AdvantageKind::kTorch)
+      return Status::invalid("algorithm.reference is of functions of one's own: algorithm.name or advantage torch");
+    return {};
   }
   if (c.script.empty() == c.library.empty()) {
     return Status::invalid("algorithm.name: torch needs algorithm.script or algorithm.library, one of them")
@@ -296,6 +326,13 @@ Json to_json(const Algorithm& a) {
     json["options"] = a.torch.options;
     json["reference"] = a.torch.reference;
     json["seconds"] = a.torch.seconds;
+  }
+  if (a.advantage == AdvantageKind::kTorch) {
+    json["advantage_script"] = a.own_advantages.script;
+    json["advantage_library"] = a.own_advantages.library;
+    json["advantage_options"] = a.own_advantages.options;
+    json["reference"] = a.own_advantages.reference;
+    json["seconds"] = a.own_advantages.seconds;
   }
   return json;
 }

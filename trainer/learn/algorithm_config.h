@@ -42,10 +42,12 @@ struct AlgorithmConfig {
   } entropy;
   std::map<std::string, std::optional<double>> own;  // keys of single losses
   Critic value;                                      // of ppo
-  std::string script, library;                       // of torch
+  std::string script, library;                       // of torch, as those below
   std::vector<std::string> options;
+  std::string advantage_script, advantage_library;
+  std::vector<std::string> advantage_options;
   bool reference = false;
-  double seconds = TorchLoss{}.seconds;
+  double seconds = TorchSource{}.seconds;
   struct {
     std::vector<std::string> data;
     int samples = 8;

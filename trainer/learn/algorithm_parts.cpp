@@ -109,6 +109,8 @@ Result<Algorithm> part_from(std::string_view line, const Algorithm& main, std::s
   if (teacher.contains("path"))
     return fail(Status::invalid("teacher.path is of algorithm.teacher alone: one model teaches all kinds"));
   Algorithm part = TRY(algorithm_from_json(object));
+  if (part.advantage == AdvantageKind::kTorch)
+    return fail(Status::invalid("torch is of algorithm.advantage alone: a function of one's own is for the whole run"));
   if (is_function(part))
     return fail(Status::invalid("torch is of algorithm.name alone: a function of one's own is for the whole run"));
   part.teacher.path = main.teacher.path;

@@ -11,21 +11,6 @@ namespace tandem::trainer {
 
 namespace {
 
-// (x - mean) / sqrt(var + 1e-8) over the tokens that count, with the unbiased variance.
-void whiten(Rows& values, const std::vector<uint8_t>& mask) {
-  double count = 0, sum = 0, squares = 0;
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (mask[i]) ++count, sum += values[i];
-  }
-  if (count < 2) return;
-  const double mean = sum / count;
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (mask[i]) squares += (values[i] - mean) * (values[i] - mean);
-  }
-  const double scale = 1 / std::sqrt(squares / (count - 1) + 1e-8);
-  for (size_t i = 0; i < values.size(); ++i) values[i] = mask[i] ? (values[i] - mean) * scale : 0;
-}
-
 Result<Rows> of_groups(const LossBatch& batch, const Rows& rewards, const Algorithm& algorithm) {
   if (batch.groups.empty()) return fail(Status::invalid("advantages of groups need \"groups\", a number a row"));
   std::map<int64_t, std::vector<size_t>> rows_of;
@@ -165,6 +150,20 @@ std::vector<int64_t> turns_of(const LossBatch& batch) {
     }
   }
   return turns;
+}
+
+void whiten(Rows& values, const std::vector<uint8_t>& mask) {
+  double count = 0, sum = 0, squares = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (mask[i]) ++count, sum += values[i];
+  }
+  if (count < 2) return;
+  const double mean = sum / count;
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (mask[i]) squares += (values[i] - mean) * (values[i] - mean);
+  }
+  const double scale = 1 / std::sqrt(squares / (count - 1) + 1e-8);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = mask[i] ? (values[i] - mean) * scale : 0;
 }
 
 Result<Rows> batch_advantages(const LossBatch& batch, const Rows& rewards, const Algorithm& algorithm) {

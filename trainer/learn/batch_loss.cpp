@@ -16,9 +16,10 @@ namespace {
 
 class Loss {
  public:
-  Loss(const LossBatch& batch, const Algorithm& algorithm) : batch_(batch), algorithm_(algorithm) {}
+  Loss(const LossBatch& batch, const Algorithm& algorithm, const OwnFunctions& functions, int64_t step)
+      : batch_(batch), algorithm_(algorithm), functions_(functions), step_(step) {}
 
-  Result<BatchLoss> compute(const LossFunction* function, int64_t step) {
+  Result<BatchLoss> compute() {
     TRY(check());
     const size_t count = batch_.rows * batch_.length;
     BatchLoss result;
@@ -28,6 +29,7 @@ class Loss {
       result.advantages = std::move(credit.advantages);
       result.returns = std::move(credit.returns);
       result.taught = credit.taught;
+      result.function_metrics = std::move(credit.function_metrics);
     } else {
       result.advantages = masked();
       credit_trunks(batch_, algorithm_.branches, result.advantages);
@@ -42,17 +44,17 @@ class Loss {
     const auto weights = sequence_weights(weighed, algorithm_);
     LossCounts counts;
     if (is_function(algorithm_)) {
-      if (function == nullptr) return fail(Status::internal("the algorithm torch needs a function"));
-      FunctionOutput output = TRY(function->compute(
-          {.batch = TRY(completed()), .advantages = result.advantages, .weights = weights, .step = step}));
+      if (functions_.loss == nullptr) return fail(Status::internal("the algorithm torch needs a function"));
+      FunctionOutput output = TRY(functions_.loss->compute(
+          {.batch = completed(), .advantages = result.advantages, .weights = weights, .step = step_}));
       result.loss = output.loss;
       result.grad_logprobs = std::move(output.grad_logprobs);
-      result.function_metrics = std::move(output.metrics);
+      result.function_metrics.merge(output.metrics);
     }
     if (algorithm_.policy->choose != nullptr) {
       const CountedTokens all{batch_.logprobs, batch_.old_logprobs, batch_.rollout_logprobs, {}, {}};
       const auto base = ratio_base(all, algorithm_);
-      chosen_ = algorithm_.policy->choose(batch_, result.advantages, Rows(base.begin(), base.end()), algorithm_, step);
+      chosen_ = algorithm_.policy->choose(batch_, result.advantages, Rows(base.begin(), base.end()), algorithm_, step_);
     }
     for (size_t row = 0; row < batch_.rows; ++row) add(row, weights[row], counts, result);
     result.metrics = counts.metrics(algorithm_, !batch_.rollout_logprobs.empty());
@@ -63,7 +65,11 @@ class Loss {
   }
 
   Result<Credit> credit() const {
-    Credit credit{.advantages = TRY(batch_advantages(batch_, rewards(), algorithm_)), .returns = {}, .taught = {}};
+    Credit credit{.advantages = {}, .returns = {}};
+    if (algorithm_.advantage == AdvantageKind::kTorch)
+      TRY(make_own_advantages(credit));
+    else
+      credit.advantages = TRY(batch_advantages(batch_, rewards(), algorithm_));
     // A critic learns what is made of rewards; and whitening, were it later, would undo the teacher's scale.
     if (algorithm_.advantage == AdvantageKind::kGae) credit.returns = TRY(returns());
     credit_trunks(batch_, algorithm_.branches, credit.advantages);
@@ -96,8 +102,20 @@ class Loss {
   }
 
  private:
+  Status make_own_advantages(Credit& credit) const {
+    if (functions_.advantages == nullptr) return Status::internal("the advantage torch needs a function");
+    LossBatch batch = completed();
+    batch.rewards = rewards();
+    if (batch_.old_logprobs.empty()) batch.old_logprobs = batch_.logprobs;
+    AdvantageOutput output = TRY(functions_.advantages->compute(batch, step_));
+    credit.advantages = std::move(output.advantages);
+    if (algorithm_.whiten_advantages) whiten(credit.advantages, batch_.mask);
+    for (const auto& [name, value] : output.metrics) credit.function_metrics["advantage_" + name] = value;
+    return {};
+  }
+
   // With what a function can count on: old and rollout logprobs, groups, turns.
-  Result<LossBatch> completed() const {
+  LossBatch completed() const {
     LossBatch batch = batch_;
     if (batch.old_logprobs.empty())
       batch.old_logprobs = batch.rollout_logprobs.empty() ? batch.logprobs : batch.rollout_logprobs;
@@ -168,21 +186,24 @@ class Loss {
 
   const LossBatch& batch_;
   const Algorithm& algorithm_;
+  const OwnFunctions& functions_;
+  const int64_t step_;
   std::vector<uint8_t> chosen_;
   std::vector<TrunkShare> shares_;  // by row; empty: all tokens weigh 1
 };
 
 }  // namespace
 
-Result<Credit> credit_of(const LossBatch& batch, const Algorithm& algorithm) {
-  const Loss loss(batch, algorithm);
+Result<Credit> credit_of(const LossBatch& batch, const Algorithm& algorithm, const OwnFunctions& functions,
+                         int64_t step) {
+  const Loss loss(batch, algorithm, functions, step);
   TRY(loss.check());
   return loss.credit();
 }
 
-Result<BatchLoss> batch_loss(const LossBatch& batch, const Algorithm& algorithm, const LossFunction* function,
+Result<BatchLoss> batch_loss(const LossBatch& batch, const Algorithm& algorithm, const OwnFunctions& functions,
                              int64_t step) {
-  return Loss(batch, algorithm).compute(function, step);
+  return Loss(batch, algorithm, functions, step).compute();
 }
 
 }  // namespace tandem::trainer

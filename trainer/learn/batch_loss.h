@@ -10,7 +10,7 @@
 #include "base/status.h"
 #include "trainer/learn/algorithm.h"
 #include "trainer/learn/batch.h"
-#include "trainer/learn/loss_function.h"
+#include "trainer/learn/own_functions.h"
 #include "trainer/learn/teacher_term.h"
 
 namespace tandem::trainer {
@@ -22,7 +22,7 @@ struct BatchLoss {
   Rows returns;          // what the critic should have said, of AdvantageKind::kGae from rewards; else empty
   TeacherCounts taught;  // none where the batch has no logprobs of a teacher
   std::map<std::string, double> metrics;
-  std::map<std::string, double> function_metrics;  // of a function of the user's own
+  std::map<std::string, double> function_metrics;  // of functions of the user's own
 };
 
 // What the tokens of a batch are credited with, made of its rewards and of a teacher's logprobs.
@@ -30,13 +30,15 @@ struct Credit {
   Rows advantages;  // 0 where the mask is 0
   Rows returns;     // as BatchLoss has them
   TeacherCounts taught = {};
+  std::map<std::string, double> function_metrics = {};  // of advantages of the user's own, as advantage_NAME
 };
-// Errors as batch_loss() has them.
-Result<Credit> credit_of(const LossBatch& batch, const Algorithm& algorithm);
+// Arguments and errors as batch_loss() has them.
+Result<Credit> credit_of(const LossBatch& batch, const Algorithm& algorithm, const OwnFunctions& functions = {},
+                         int64_t step = 0);
 
 // kInvalid where something that the algorithm needs is missing, or a correction would count twice. Sizes must agree.
-// `function` and `step` are of a loss that is a function of the user's own alone, which needs it.
-Result<BatchLoss> batch_loss(const LossBatch& batch, const Algorithm& algorithm, const LossFunction* function = nullptr,
+// `functions` are needed where the loss or the advantages are functions of the user's own.
+Result<BatchLoss> batch_loss(const LossBatch& batch, const Algorithm& algorithm, const OwnFunctions& functions = {},
                              int64_t step = 0);
 
 }  // namespace tandem::trainer

@@ -26,10 +26,10 @@
 #include "model/executor.h"
 #include "model/weights.h"
 #include "trainer/learn/buffers.h"
-#include "trainer/learn/loss_function.h"
 #include "trainer/learn/low_rank.h"
 #include "trainer/learn/norm_history.h"
 #include "trainer/learn/optimizer.h"
+#include "trainer/learn/own_functions.h"
 #include "trainer/learn/parts.h"
 #include "trainer/learn/ranks.h"
 #include "trainer/learn/sequence_loss.h"
@@ -177,8 +177,8 @@ class Learner {
   // the advantage of a sample is its reward, and the loss is batch_loss() over the logprobs of all samples, which costs
   // a second forward pass. Its errors are returned, and nothing has moved.
   Result<StepMetrics> reinforce(std::span<const Sample> samples, const Algorithm& algorithm, uint64_t version);
-  // The function of a loss of the user's own.
-  void use(std::shared_ptr<const LossFunction> function) { function_ = std::move(function); }
+  // The functions of the user's own that the algorithm has.
+  void use(OwnFunctions functions) { functions_ = std::move(functions); }
   // One step on demonstrations: mean negative log-likelihood of the trained tokens.
   Result<StepMetrics> imitate(std::span<const Sample> samples);
   // The mean negative log-likelihood; no step.
@@ -329,8 +329,8 @@ class Learner {
   bool on_device_ = false;                                          // passes read no panels
   std::unique_ptr<model::Weights> previous_;  // before the last step, to check samples that are one version old
   std::unique_ptr<model::Weights> reference_, teacher_;
-  std::unique_ptr<Tape> teacher_tape_;            // of its shape
-  std::shared_ptr<const LossFunction> function_;  // null: none
+  std::unique_ptr<Tape> teacher_tape_;  // of its shape
+  OwnFunctions functions_;
   std::optional<ValueHead> critic_;
   std::optional<ValuePass> value_pass_;
   uint64_t previous_version_ = UINT64_MAX;

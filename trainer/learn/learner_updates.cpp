@@ -113,7 +113,7 @@ Result<Learner::Pass> Learner::pass_through(std::span<const Sample> samples, std
       std::ranges::copy(of_row(batch.old_logprobs, i), now.old_logprobs.begin() + to);
       std::ranges::copy(of_row(batch.advantages, i), now.advantages.begin() + to);
     }
-    auto loss = batch_loss(now, drawn, parts, function_.get(), static_cast<int64_t>(version) + 1, counted);
+    auto loss = batch_loss(now, drawn, parts, functions_, static_cast<int64_t>(version) + 1, counted);
     TRY(ranks_.agree(loss ? Status() : loss.error()));
     whole = std::move(*loss);
     whole_length = now.length;
@@ -191,10 +191,11 @@ Result<StepMetrics> Learner::reinforce_repeatedly(std::span<const Sample> sample
   const auto parts = parts_in(algorithm, drawn);
   batch.anchors = anchors_of(drawn, parts);
   if (!batch.anchors.empty()) metrics.of_loss["shared_states"] = shared_states(batch);
-  auto credit = credit_of(batch, drawn, parts);
+  auto credit = credit_of(batch, drawn, parts, functions_, static_cast<int64_t>(version) + 1);
   TRY(ranks_.agree(credit ? Status() : credit.error()));
   batch.advantages = std::move(credit->advantages);
   credit->taught.write(metrics.of_loss);
+  metrics.of_loss.merge(credit->function_metrics);
   if (!credit->returns.empty())
     metrics.of_loss["explained_variance"] =
         value_loss(critic_mask(batch, parts), batch.values, credit->returns, 1).explained_variance;

@@ -111,7 +111,7 @@ Result<StepMetrics> Learner::reinforce_whole(std::span<const Sample> samples, co
   const auto parts = parts_in(algorithm, drawn);
   batch.anchors = anchors_of(drawn, parts);
   PartMetrics counted;
-  auto loss = batch_loss(batch, drawn, parts, function_.get(), static_cast<int64_t>(version) + 1, counted);
+  auto loss = batch_loss(batch, drawn, parts, functions_, static_cast<int64_t>(version) + 1, counted);
   TRY(ranks_.agree(loss ? Status() : loss.error()));
   StepMetrics metrics;
   ValueLoss values;

@@ -125,13 +125,14 @@ LossBatch rows_of(const LossBatch& batch, std::span<const size_t> rows) {
   return chosen;
 }
 
-Result<Credit> credit_of(const LossBatch& batch, std::span<const Sample> samples, std::span<const Part> parts) {
+Result<Credit> credit_of(const LossBatch& batch, std::span<const Sample> samples, std::span<const Part> parts,
+                         const OwnFunctions& functions, int64_t step) {
   Credit credit;
   for (const Part& part : parts) {
     const LossBatch of_part = batch_of(batch, samples, part);
     Credit found;
     if (of_part.advantages.empty()) {
-      found = TRY(credit_of(of_part, *part.algorithm));
+      found = TRY(credit_of(of_part, *part.algorithm, functions, step));
     } else {
       found.advantages = of_part.advantages;
       credit_trunks(of_part, part.algorithm->branches, found.advantages);
@@ -140,12 +141,13 @@ Result<Credit> credit_of(const LossBatch& batch, std::span<const Sample> samples
     put_back(found.advantages, part.rows, batch.length, 1, credit.advantages, batch.mask.size());
     put_back(found.returns, part.rows, batch.length, 1, credit.returns, batch.mask.size());
     credit.taught.add(found.taught);
+    credit.function_metrics.merge(found.function_metrics);
   }
   return credit;
 }
 
 Result<BatchLoss> batch_loss(const LossBatch& batch, std::span<const Sample> samples, std::span<const Part> parts,
-                             const LossFunction* function, int64_t step, PartMetrics& counted) {
+                             const OwnFunctions& functions, int64_t step, PartMetrics& counted) {
   BatchLoss sum;
   const size_t count = batch.mask.size();
   for (const Part& part : parts) {
@@ -155,7 +157,7 @@ Result<BatchLoss> batch_loss(const LossBatch& batch, std::span<const Sample> sam
     if (of_part.old_logprobs.empty() &&
         (is_function(*part.algorithm) || part.algorithm->correction.kind != Correction::Kind::kNone))
       of_part.old_logprobs = of_part.logprobs;
-    BatchLoss loss = TRY(batch_loss(of_part, *part.algorithm, function, step));
+    BatchLoss loss = TRY(batch_loss(of_part, *part.algorithm, functions, step));
     put_back(loss.grad_logprobs, part.rows, batch.length, part.scale, sum.grad_logprobs, count);
     put_back(loss.advantages, part.rows, batch.length, 1, sum.advantages, count);
     put_back(loss.returns, part.rows, batch.length, 1, sum.returns, count);

@@ -45,7 +45,8 @@ std::vector<double> sequence_weights(std::span<const double> lengths, std::span<
 LossBatch rows_of(const LossBatch& batch, std::span<const size_t> rows);
 
 // Advantages and returns of a batch with rewards: made of those, by algorithms of whole batches, or the samples' own.
-Result<Credit> credit_of(const LossBatch& batch, std::span<const Sample> samples, std::span<const Part> parts);
+Result<Credit> credit_of(const LossBatch& batch, std::span<const Sample> samples, std::span<const Part> parts,
+                         const OwnFunctions& functions, int64_t step);
 
 // The part whose critic's keys count, and the tokens of all parts with a critic; none: null, and all are 0.
 const Algorithm* critic_of(std::span<const Part> parts);
@@ -74,6 +75,6 @@ class PartMetrics {
 // the user's own alone; the others go to `counted`. Advantages that the batch has stand for all parts, else they are
 // made as credit_of() does.
 Result<BatchLoss> batch_loss(const LossBatch& batch, std::span<const Sample> samples, std::span<const Part> parts,
-                             const LossFunction* function, int64_t step, PartMetrics& counted);
+                             const OwnFunctions& functions, int64_t step, PartMetrics& counted);
 
 }  // namespace tandem::trainer

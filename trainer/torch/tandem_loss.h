@@ -1,10 +1,14 @@
-// The header of a loss in C++: a shared library that has this one function and no other tie to Tandem.
+// The header of a loss, or of advantages, in C++: a shared library that has this one function and no other tie to
+// Tandem.
 //
 //   #include "tandem_loss.h"
 //   tandem::LossOutput my_loss(const tandem::LossInput& in) { return {.loss = -in.advantages * in.logprobs}; }
 //   TANDEM_LOSS(my_loss, {"beta", 0.1})
 //
-// docs/custom-loss.md has the whole of it: how it is built, and what makes a loss wrong. Tensors are float64 on the CPU
+//   tandem::AdvantageOutput my_advantages(const tandem::LossInput& in) { return {.advantages = in.rewards}; }
+//   TANDEM_ADVANTAGES(my_advantages)
+//
+// docs/custom-loss.md has the whole of it: how it is built, and what makes one wrong. Tensors are float64 on the CPU
 // unless said otherwise; they are the function's own copies and must not be changed in place.
 #pragma once
 
@@ -32,10 +36,10 @@ struct LossOption {
 };
 
 struct LossInput {
-  torch::Tensor logprobs;                        // [rows, length], requires grad
+  torch::Tensor logprobs;                        // [rows, length], requires grad; of advantages: no grad
   torch::Tensor old_logprobs, rollout_logprobs;  // [rows, length]: before the step, and of the sampler
   torch::Tensor ref_logprobs;                    // [rows, length]; undefined unless algorithm.reference is true
-  torch::Tensor advantages, token_rewards;       // [rows, length]
+  torch::Tensor advantages, token_rewards;       // [rows, length]; advantages are undefined where they are to be made
   torch::Tensor rewards;                         // [rows]: the sum of token_rewards; undefined where they are not given
   torch::Tensor mask;                            // [rows, length], bool: which tokens count; padding is on the right
   torch::Tensor segments;                        // [rows, length], int64: the turn of a token, from 0; -1: counts not
@@ -63,9 +67,18 @@ struct LossOutput {
   std::map<std::string, double> metrics;
 };
 
+struct AdvantageOutput {
+  torch::Tensor advantages;  // [rows], or [rows, length]
+  std::map<std::string, double> metrics;
+};
+
 // What a library exports. The texts say what it was built with, and are read before anything else.
 struct LossLibrary {
   LossOutput (*function)(const LossInput&);
+  std::vector<LossOption> options;
+};
+struct AdvantageLibrary {
+  AdvantageOutput (*function)(const LossInput&);
   std::vector<LossOption> options;
 };
 
@@ -81,4 +94,13 @@ struct LossLibrary {
   extern "C" __attribute__((visibility("default"))) const tandem::LossLibrary* tandem_loss() {        \
     static const tandem::LossLibrary library{function, std::vector<tandem::LossOption>{__VA_ARGS__}}; \
     return &library;                                                                                  \
+  }
+
+#define TANDEM_ADVANTAGES(function, ...)                                                                   \
+  extern "C" __attribute__((visibility("default"))) const char* tandem_advantages_built_with() {           \
+    return TANDEM_LOSS_INTERFACE "/" TORCH_VERSION;                                                        \
+  }                                                                                                        \
+  extern "C" __attribute__((visibility("default"))) const tandem::AdvantageLibrary* tandem_advantages() {  \
+    static const tandem::AdvantageLibrary library{function, std::vector<tandem::LossOption>{__VA_ARGS__}}; \
+    return &library;                                                                                       \
   }

@@ -14,10 +14,15 @@ torch::Tensor by_turn(const torch::Tensor& values, const tandem::LossInput& in, 
   return torch::zeros({values.size(0), turns}, values.options()).scatter_add(1, place, values * in.mask);
 }
 
-tandem::LossOutput turn_credit(const tandem::LossInput& in) {
+// [rows, turns]
+struct Credit {
+  torch::Tensor tokens, there, advantage;
+};
+
+Credit credit_of(const tandem::LossInput& in) {
   if (!in.token_rewards.defined()) throw std::runtime_error("turn_credit needs rewards");
   const int64_t turns = std::max<int64_t>(1, in.segments.max().item<int64_t>() + 1);
-  const auto tokens = by_turn(torch::ones_like(in.advantages), in, turns), there = tokens > 0;
+  const auto tokens = by_turn(torch::ones_like(in.token_rewards), in, turns), there = tokens > 0;
   const auto rewards = by_turn(in.token_rewards, in, turns);
   // What each turn is followed by.
   auto returns = torch::zeros_like(rewards), following = torch::zeros({rewards.size(0)}, rewards.options());
@@ -28,13 +33,24 @@ tandem::LossOutput turn_credit(const tandem::LossInput& in) {
   // Against the mean of those of the group that came as far as this turn.
   const auto same = in.groups.unsqueeze(0).eq(in.groups.unsqueeze(1)).to(torch::kFloat64);
   const auto baseline = same.matmul(returns * there) / same.matmul(there.to(torch::kFloat64)).clamp_min(1);
-  const auto advantage = (returns - baseline) * there;
-  const auto ratio = torch::exp(by_turn(in.logprobs - in.rollout_logprobs, in, turns) / tokens.clamp_min(1));
+  return {tokens, there, (returns - baseline) * there};
+}
+
+tandem::LossOutput turn_credit(const tandem::LossInput& in) {
+  const auto [tokens, there, advantage] = credit_of(in);
+  const auto log_ratio = by_turn(in.logprobs - in.rollout_logprobs, in, tokens.size(1)) / tokens.clamp_min(1);
+  const auto ratio = torch::exp(log_ratio);
   const double clip = in.number("clip");
   const auto loss = torch::maximum(-advantage * ratio, -advantage * ratio.clamp(1 - clip, 1 + clip));
   return {(loss * tokens).sum() / tokens.sum().clamp_min(1), {{"turns", there.sum().item<double>()}}};
 }
 
+// The same credit for a built-in loss.
+tandem::AdvantageOutput turn_advantages(const tandem::LossInput& in) {
+  return {.advantages = credit_of(in).advantage.gather(1, in.segments.clamp_min(0)), .metrics = {}};
+}
+
 }  // namespace
 
 TANDEM_LOSS(turn_credit, {"discount", 1.0}, {"clip", 0.2})
+TANDEM_ADVANTAGES(turn_advantages, {"discount", 1.0})

@@ -54,7 +54,7 @@ struct PolicyLoss {
                                  const Algorithm& algorithm, int64_t step) = nullptr;
   bool one_ratio = false;        // of a sequence: the mean of its tokens' log ratios
   bool against_sampler = false;  // ratios are taken against the sampler, whatever else is given
-  bool is_function = false;      // of the user's own (loss_function.h); `terms` is not called
+  bool is_function = false;      // of the user's own (own_functions.h); `terms` is not called
 };
 
 std::span<const PolicyLoss* const> policy_losses();

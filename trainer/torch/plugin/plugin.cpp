@@ -9,7 +9,8 @@
 #include "trainer/torch/plugin/user_loss.h"
 
 struct TandemTorchFunction {
-  std::unique_ptr<tandem::torch_plugin::UserLoss> loss;
+  std::unique_ptr<tandem::torch_plugin::UserFunction> user;
+  bool makes_advantages = false;
 };
 
 namespace tandem::torch_plugin {
@@ -31,11 +32,11 @@ LossInput input_of(const TandemTorchBatch& batch) {
   const std::vector<int64_t> shape = {batch.rows, batch.length};
   const auto numbers = [&](const double* values) { return copy_of(values, shape, torch::kFloat64); };
   LossInput input;
-  input.logprobs = numbers(batch.logprobs).requires_grad_(true);
+  input.logprobs = numbers(batch.logprobs);
   input.old_logprobs = numbers(batch.old_logprobs);
   input.rollout_logprobs = numbers(batch.rollout_logprobs);
   if (batch.ref_logprobs != nullptr) input.ref_logprobs = numbers(batch.ref_logprobs);
-  input.advantages = numbers(batch.advantages);
+  if (batch.advantages != nullptr) input.advantages = numbers(batch.advantages);
   input.mask = copy_of(batch.mask, shape, torch::kUInt8).to(torch::kBool);
   if (batch.token_rewards != nullptr) {
     input.token_rewards = numbers(batch.token_rewards);
@@ -60,13 +61,21 @@ std::vector<std::pair<const char*, torch::Tensor>> tensors_of(const LossInput& i
           {"groups", input.groups}};
 }
 
-// The loss as one number.
-torch::Tensor scalar_of(const torch::Tensor& returned, const LossInput& input, const TandemTorchBatch& batch) {
+void check_numbers(const torch::Tensor& returned) {
   if (!returned.defined()) throw std::runtime_error("returned no tensor");
   if (returned.scalar_type() != torch::kFloat64 && returned.scalar_type() != torch::kFloat32) {
     throw std::runtime_error(std::string("returned a tensor of ") + c10::toString(returned.scalar_type()) +
                              ", not of float64");
   }
+}
+
+std::string place_of(int64_t i, int64_t length) {
+  return "[" + std::to_string(i / length) + "][" + std::to_string(i % length) + "]";
+}
+
+// The loss as one number.
+torch::Tensor scalar_of(const torch::Tensor& returned, const LossInput& input, const TandemTorchBatch& batch) {
+  check_numbers(returned);
   if (!returned.requires_grad()) {
     throw std::runtime_error(
         "returned a tensor without gradient: it does not depend on logprobs, or they were detached");
@@ -88,7 +97,7 @@ void take_gradient(const torch::Tensor& loss, const LossInput& input, TandemTorc
   const torch::Tensor gradient = found[0].contiguous();
   const double* values = gradient.data_ptr<double>();
   for (int64_t i = 0; i < batch.rows * batch.length; ++i) {
-    const std::string place = "[" + std::to_string(i / batch.length) + "][" + std::to_string(i % batch.length) + "]";
+    const std::string place = place_of(i, batch.length);
     if (!std::isfinite(values[i])) throw std::runtime_error("the gradient of logprobs" + place + " is not finite");
     if (!batch.mask[i] && values[i] != 0) {
       throw std::runtime_error("the loss depends on logprobs" + place +
@@ -98,26 +107,50 @@ void take_gradient(const torch::Tensor& loss, const LossInput& input, TandemTorc
   }
 }
 
-void compute(const UserLoss& loss, TandemTorchBatch& batch, TandemTorchMetric on_metric, void* context) {
+// One for a row stands for each of its tokens.
+void take_advantages(const torch::Tensor& returned, const LossInput& input, TandemTorchBatch& batch) {
+  check_numbers(returned);
+  const bool per_row = returned.dim() == 1 && returned.size(0) == batch.rows;
+  if (!per_row && returned.sizes() != input.logprobs.sizes()) {
+    throw std::runtime_error("returned a tensor of shape " + shape_of(returned) + ", neither [" +
+                             std::to_string(batch.rows) + "], one a row, nor " + shape_of(input.logprobs) +
+                             ", one a token");
+  }
+  const torch::Tensor each = per_row ? returned.unsqueeze(1).expand(input.logprobs.sizes()) : returned;
+  const torch::Tensor made = each.detach().to(torch::kFloat64).contiguous();
+  const double* values = made.data_ptr<double>();
+  for (int64_t i = 0; i < batch.rows * batch.length; ++i) {
+    if (batch.mask[i] && !std::isfinite(values[i]))
+      throw std::runtime_error("the advantage " + place_of(i, batch.length) + " is not finite");
+    batch.made[i] = batch.mask[i] ? values[i] : 0;
+  }
+}
+
+void compute(const TandemTorchFunction& function, TandemTorchBatch& batch, TandemTorchMetric on_metric, void* context) {
   // One thread, one seed a step, no choice of algorithms: the same input gives the same bits.
   at::set_num_threads(1);
   at::globalContext().setDeterministicAlgorithms(true, false);
   torch::manual_seed(static_cast<uint64_t>(batch.step));
-  const LossInput input = input_of(batch);
+  LossInput input = input_of(batch);
+  if (!function.makes_advantages) input.logprobs.requires_grad_(true);
   const auto tensors = tensors_of(input);
   std::vector<uint32_t> versions;
   for (const auto& [name, tensor] : tensors) versions.push_back(tensor.defined() ? tensor._version() : 0);
-  const LossOutput output = loss.call(input);
+  const UserOutput output = function.user->call(input);
   for (size_t i = 0; i < tensors.size(); ++i) {
     const auto& [name, tensor] = tensors[i];
     if (tensor.defined() && tensor._version() != versions[i])
       throw std::runtime_error(std::string("changed its input ") + name + " in place; work on a clone");
   }
-  const torch::Tensor scalar = scalar_of(output.loss, input, batch);
-  batch.loss = scalar.item<double>();
-  if (!std::isfinite(batch.loss))
-    throw std::runtime_error("the loss is " + std::to_string(batch.loss) + ", not finite");
-  take_gradient(scalar, input, batch);
+  if (function.makes_advantages) {
+    take_advantages(output.values, input, batch);
+  } else {
+    const torch::Tensor scalar = scalar_of(output.values, input, batch);
+    batch.loss = scalar.item<double>();
+    if (!std::isfinite(batch.loss))
+      throw std::runtime_error("the loss is " + std::to_string(batch.loss) + ", not finite");
+    take_gradient(scalar, input, batch);
+  }
   for (const auto& [name, value] : output.metrics) {
     if (!std::isfinite(value)) throw std::runtime_error("the metric " + name + " is not finite");
     on_metric(context, name.c_str(), value);
@@ -133,17 +166,19 @@ TANDEM_TORCH_EXPORT int tandem_torch_version() { return TANDEM_TORCH_VERSION; }
 
 TANDEM_TORCH_EXPORT const char* tandem_torch_release() { return TORCH_VERSION; }
 
-TANDEM_TORCH_EXPORT TandemTorchFunction* tandem_torch_load(const char* file, int is_library, const char* const* options,
-                                                           size_t count, char* error, size_t error_size) {
+TANDEM_TORCH_EXPORT TandemTorchFunction* tandem_torch_load(const char* file, int is_library, const char* name,
+                                                           const char* const* options, size_t count, char* error,
+                                                           size_t error_size) {
   using namespace tandem::torch_plugin;
   return answer_or(static_cast<TandemTorchFunction*>(nullptr), error, error_size, [&] {
     const std::vector<std::string> texts(options, options + count);
-    return new TandemTorchFunction{is_library ? open_library(file, texts) : read_script(file, texts)};
+    return new TandemTorchFunction{is_library ? open_library(file, name, texts) : read_script(file, name, texts),
+                                   std::string_view(name) == kAdvantages};
   });
 }
 
 TANDEM_TORCH_EXPORT int tandem_torch_takes_reference(const TandemTorchFunction* function) {
-  return function->loss->takes_reference();
+  return function->user->takes_reference();
 }
 
 TANDEM_TORCH_EXPORT int tandem_torch_compute(TandemTorchFunction* function, TandemTorchBatch* batch,
@@ -151,7 +186,7 @@ TANDEM_TORCH_EXPORT int tandem_torch_compute(TandemTorchFunction* function, Tand
                                              size_t error_size) {
   using namespace tandem::torch_plugin;
   return answer_or(-1, error, error_size, [&] {
-    compute(*function->loss, *batch, on_metric, context);
+    compute(*function, *batch, on_metric, context);
     return 0;
   });
 }

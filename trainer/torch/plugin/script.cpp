@@ -1,5 +1,5 @@
-// A loss in TorchScript: a file of Python source, which LibTorch compiles itself, or a module that torch.jit.save
-// wrote. Tensors and options are handed over by the names of the function's parameters.
+// A loss, or advantages, in TorchScript: a file of Python source, which LibTorch compiles itself, or a module that
+// torch.jit.save wrote. Tensors and options are handed over by the names of the function's parameters.
 //
 // LibTorch 2.11 calls TorchScript deprecated; what comes after it is another reader here.
 #include <torch/csrc/jit/frontend/resolver.h>
@@ -15,8 +15,6 @@
 namespace tandem::torch_plugin {
 
 namespace {
-
-constexpr const char* kName = "loss";
 
 // The functions of the file alone: LibTorch's compiler knows no imports, decorators or texts beside them. What is left
 // out becomes an empty line, so that lines keep their numbers.
@@ -66,15 +64,15 @@ std::shared_ptr<torch::jit::CompilationUnit> compile(const std::string& source) 
   return unit;
 }
 
-class Script final : public UserLoss {
+class Script final : public UserFunction {
  public:
-  Script(std::shared_ptr<torch::jit::CompilationUnit> unit, const std::vector<std::string>& options)
-      : unit_(std::move(unit)), function_(unit_->find_function(c10::QualifiedName(kName))) {
+  Script(std::shared_ptr<torch::jit::CompilationUnit> unit, const std::string& name,
+         const std::vector<std::string>& options)
+      : unit_(std::move(unit)), function_(unit_->find_function(c10::QualifiedName(name))) {
     if (function_ == nullptr) {
       std::string names;
       for (const auto* function : unit_->get_functions()) names += (names.empty() ? "" : ", ") + function->name();
-      throw std::runtime_error(std::string("defines no function ") + kName + ", only " +
-                               (names.empty() ? "nothing" : names));
+      throw std::runtime_error("defines no function " + name + ", only " + (names.empty() ? "nothing" : names));
     }
     read_parameters(function_->getSchema(), 0, options);
   }
@@ -88,7 +86,7 @@ class Script final : public UserLoss {
     return std::any_of(parameters_.begin(), parameters_.end(), [](const auto& p) { return p.name == "ref_logprobs"; });
   }
 
-  LossOutput call(const LossInput& input) const override {
+  UserOutput call(const LossInput& input) const override {
     std::vector<c10::IValue> arguments;
     for (const Parameter& parameter : parameters_) arguments.push_back(argument(parameter, input));
     const c10::IValue returned =
@@ -180,18 +178,18 @@ class Script final : public UserLoss {
     if (!parameter.option.isNone()) return parameter.option;
     if (parameter.name == "step") return input.step;
     const torch::Tensor& tensor = input.*tensor_named(parameter.name);
-    if (!tensor.defined()) throw std::runtime_error("the loss takes " + parameter.name + ", which were not given");
+    if (!tensor.defined()) throw std::runtime_error("the function takes " + parameter.name + ", which were not given");
     return tensor;
   }
 
-  static LossOutput output_of(const c10::IValue& returned) {
+  static UserOutput output_of(const c10::IValue& returned) {
     if (returned.isTensor()) return {returned.toTensor(), {}};
     const char* const wrong = "returns neither a Tensor nor (Tensor, metrics), metrics a Dict[str, Tensor or float]";
     if (!returned.isTuple()) throw std::runtime_error(wrong);
     const auto& elements = returned.toTupleRef().elements();
     if (elements.size() != 2 || !elements[0].isTensor() || !elements[1].isGenericDict())
       throw std::runtime_error(wrong);
-    LossOutput output{elements[0].toTensor(), {}};
+    UserOutput output{elements[0].toTensor(), {}};
     for (const auto& entry : elements[1].toGenericDict()) {
       const c10::IValue &key = entry.key(), &value = entry.value();
       const bool is_number = value.isDouble() || value.isInt() || (value.isTensor() && value.toTensor().numel() == 1);
@@ -210,7 +208,8 @@ class Script final : public UserLoss {
 
 }  // namespace
 
-std::unique_ptr<UserLoss> read_script(const std::string& file, const std::vector<std::string>& options) {
+std::unique_ptr<UserFunction> read_script(const std::string& file, const std::string& name,
+                                          const std::vector<std::string>& options) {
   // What is compiled for the shapes of the first calls would add in another order than they did.
   torch::jit::setGraphExecutorOptimize(false);
   std::ifstream stream(file, std::ios::binary);
@@ -219,7 +218,7 @@ std::unique_ptr<UserLoss> read_script(const std::string& file, const std::vector
   bytes << stream.rdbuf();
   const std::string content = bytes.str();
   if (content.starts_with("PK")) return std::make_unique<Script>(torch::jit::load(file), options);
-  return std::make_unique<Script>(compile(content), options);
+  return std::make_unique<Script>(compile(content), name, options);
 }
 
 }  // namespace tandem::torch_plugin

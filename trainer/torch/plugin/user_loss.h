@@ -11,17 +11,27 @@
 
 namespace tandem::torch_plugin {
 
-class UserLoss {
+// What a function is called; in a library its export is tandem_NAME.
+constexpr std::string_view kLoss = "loss", kAdvantages = "advantages";
+
+struct UserOutput {
+  torch::Tensor values;  // the loss, or the advantages
+  std::map<std::string, double> metrics;
+};
+
+class UserFunction {
  public:
-  virtual ~UserLoss() = default;
+  virtual ~UserFunction() = default;
   virtual bool takes_reference() const = 0;
   // What the user's code throws is thrown.
-  virtual LossOutput call(const LossInput& input) const = 0;
+  virtual UserOutput call(const LossInput& input) const = 0;
 };
 
 // `options` are NAME=VALUE. Both throw std::runtime_error in the user's terms.
-std::unique_ptr<UserLoss> read_script(const std::string& file, const std::vector<std::string>& options);
-std::unique_ptr<UserLoss> open_library(const std::string& file, const std::vector<std::string>& options);
+std::unique_ptr<UserFunction> read_script(const std::string& file, const std::string& name,
+                                          const std::vector<std::string>& options);
+std::unique_ptr<UserFunction> open_library(const std::string& file, const std::string& name,
+                                           const std::vector<std::string>& options);
 
 // Sets each option to its text; throws where a name is unknown or a text is no value of the type.
 void set_options(std::vector<LossOption>& declared, const std::vector<std::string>& options);

@@ -1,4 +1,4 @@
-#include "trainer/torch/loss_loader.h"
+#include "trainer/torch/function_loader.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -39,8 +39,7 @@ class TorchLossTest : public testing::Test {
     return *algorithm_from_json({{"name", "torch"}, {"script", script}, {"options", std::move(options)}});
   }
   static Result<BatchLoss> computed(const Algorithm& algorithm, const LossBatch& batch, int64_t step = 1) {
-    const auto function = TRY(load_loss(algorithm));
-    return batch_loss(batch, algorithm, function.get(), step);
+    return batch_loss(batch, algorithm, TRY(load_functions(algorithm)), step);
   }
   std::string mistake(const std::string& script, std::vector<std::string> options = {}) {
     const auto result = computed(algorithm_of(script, std::move(options)), batch(1));
@@ -82,6 +81,17 @@ class TorchLossTest : public testing::Test {
 
   const fs::path folder_ = fs::temp_directory_path() / ("tandem-torch-test-" + std::to_string(::getpid()));
   int files_ = 0;
+};
+
+class TorchAdvantagesTest : public TorchLossTest {
+ protected:
+  static Algorithm advantages_of(const std::string& script, Json more = Json::object()) {
+    more["advantage"] = "torch";
+    more["advantage_script"] = script;
+    auto algorithm = algorithm_from_json(more);
+    EXPECT_TRUE(algorithm.has_value()) << algorithm.error().to_string();
+    return *algorithm;
+  }
 };
 
 void expect_same(const BatchLoss& got, const BatchLoss& expected, const std::string& where) {
@@ -196,12 +206,12 @@ TEST_F(TorchLossTest, a_process_with_a_function_that_does_not_return_ends_with_i
 
 TEST_F(TorchLossTest, the_same_batch_has_the_same_bits_however_often_it_was_computed) {
   const auto algorithm = algorithm_of(TANDEM_SOURCE_DIR "/examples/losses/grpo.py");
-  const auto function = load_loss(algorithm);
+  const auto function = load_functions(algorithm);
   ASSERT_TRUE(function.has_value()) << function.error().to_string();
   const LossBatch rows = batch(4, 0.3, 16, 64);
-  const auto first = batch_loss(rows, algorithm, function->get(), 1);
+  const auto first = batch_loss(rows, algorithm, *function, 1);
   for (int i = 0; i < 5; ++i) {
-    const auto again = batch_loss(rows, algorithm, function->get(), 1);
+    const auto again = batch_loss(rows, algorithm, *function, 1);
     EXPECT_EQ(again->loss, first->loss);
     EXPECT_EQ(again->grad_logprobs, first->grad_logprobs);
   }
@@ -212,16 +222,118 @@ TEST_F(TorchLossTest, a_run_keeps_the_file_that_it_began_with) {
   const Algorithm algorithm = algorithm_of(script);
   const fs::path run = folder_ / "run";
   ASSERT_TRUE(make_folder(run));
-  ASSERT_TRUE(loss_of_run(algorithm, run).has_value());
-  ASSERT_TRUE(loss_of_run(algorithm, run).has_value());
+  ASSERT_TRUE(functions_of_run(algorithm, run).has_value());
+  ASSERT_TRUE(functions_of_run(algorithm, run).has_value());
   ASSERT_TRUE(write_file(script, "def loss(logprobs):\n    return logprobs * 2\n"));
-  EXPECT_THAT(loss_of_run(algorithm, run).error().to_string(), HasSubstr("is not what the run began with"));
-  EXPECT_TRUE(recorded_loss(algorithm, run).has_value());
+  EXPECT_THAT(functions_of_run(algorithm, run).error().to_string(), HasSubstr("is not what the run began with"));
+  EXPECT_TRUE(recorded_functions(algorithm, run).has_value());
   fs::remove(script);
-  EXPECT_TRUE(loss_of_run(algorithm, run).has_value());
+  EXPECT_TRUE(functions_of_run(algorithm, run).has_value());
+}
+
+TEST_F(TorchAdvantagesTest, a_script_of_grpo_has_the_advantages_of_the_built_in_one) {
+  const std::string script = file(
+      "def advantages(rewards, groups, mask):\n"
+      "    same = (groups.unsqueeze(0) == groups.unsqueeze(1)).to(torch.float64)\n"
+      "    count = same.sum(1)\n"
+      "    centred = rewards - same.matmul(rewards) / count\n"
+      "    mean = torch.where(count > 1, same.matmul(rewards) / count, torch.zeros_like(count))\n"
+      "    squares = same * (rewards.unsqueeze(0) - mean.unsqueeze(1)) ** 2\n"
+      "    deviation = torch.sqrt(squares.sum(1) / (count - 1).clamp(min=1))\n"
+      "    scale = torch.where(count > 1, deviation, torch.ones_like(count))\n"
+      "    return (rewards - mean) / (scale + 1e-6), {'groups': count.max()}\n");
+  for (const bool whitened : {false, true}) {
+    for (uint64_t seed = 1; seed <= 10; ++seed) {
+      const LossBatch rows = batch(seed);
+      const auto built_in = *algorithm_from_json({{"name", "grpo"}, {"whiten_advantages", whitened}});
+      const auto own = advantages_of(script, {{"name", "grpo"}, {"whiten_advantages", whitened}});
+      const auto got = computed(own, rows), expected = batch_loss(rows, built_in);
+      ASSERT_TRUE(got.has_value()) << got.error().to_string();
+      for (size_t i = 0; i < rows.mask.size(); ++i) EXPECT_NEAR(got->advantages[i], expected->advantages[i], 1e-9);
+      EXPECT_NEAR(got->loss, expected->loss, 1e-9);
+      EXPECT_EQ(got->function_metrics.at("advantage_groups"), 3);
+    }
+  }
+}
+
+TEST_F(TorchAdvantagesTest, one_a_token_is_taken_where_the_token_counts) {
+  const std::string script = file(
+      "def advantages(token_rewards, segments, old_logprobs, scale: float):\n"
+      "    return scale * token_rewards + 0.0 * segments / 0.0\n");
+  LossBatch rows = batch(3);
+  EXPECT_THAT(computed(advantages_of(script, {{"advantage_options", {"scale=2"}}}), rows).error().to_string(),
+              HasSubstr("is not finite"));
+  const std::string good = file("def advantages(token_rewards, scale: float):\n    return scale * token_rewards\n");
+  const auto got = computed(advantages_of(good, {{"advantage_options", {"scale=2"}}}), rows);
+  ASSERT_TRUE(got.has_value()) << got.error().to_string();
+  for (size_t i = 0; i < rows.mask.size(); ++i) EXPECT_EQ(got->advantages[i], rows.mask[i] ? 2 * rows.rewards[i] : 0);
+}
+
+TEST_F(TorchAdvantagesTest, what_is_none_is_an_error_in_plain_words) {
+  const auto mistake = [&](const std::string& parameters, const std::string& returned) {
+    const auto result =
+        computed(advantages_of(file("def advantages(" + parameters + "):\n    return " + returned + "\n")), batch(1));
+    EXPECT_FALSE(result.has_value()) << returned;
+    return result ? "" : result.error().to_string();
+  };
+  EXPECT_THAT(mistake("rewards", "rewards.sum()"), HasSubstr("neither [5], one a row, nor [5, 7], one a token"));
+  EXPECT_THAT(mistake("groups", "groups"), HasSubstr("returned a tensor of Long, not of float64"));
+  EXPECT_THAT(mistake("rewards", "rewards / 0"), HasSubstr("is not finite"));
+  EXPECT_THAT(mistake("rewards", "rewards.add_(1)"), HasSubstr("changed its input rewards in place"));
+  EXPECT_THAT(mistake("advantages", "advantages"), HasSubstr("takes advantages, which were not given"));
+  EXPECT_THAT(mistake("ref_logprobs", "ref_logprobs"), HasSubstr("algorithm.reference: true"));
+  EXPECT_THAT(computed(advantages_of(body("logprobs")), batch(1)).error().to_string(),
+              HasSubstr("defines no function advantages, only loss"));
+  EXPECT_THAT(algorithm_from_json({{"advantage", "torch"}}).error().to_string(),
+              HasSubstr("needs algorithm.advantage_script or algorithm.advantage_library"));
+  EXPECT_THAT(algorithm_from_json({{"advantage_script", "a.py"}}).error().to_string(),
+              HasSubstr("algorithm.advantage is dr_grpo"));
+}
+
+TEST_F(TorchAdvantagesTest, loss_and_advantages_may_be_of_one_file) {
+  const std::string both = file(
+      "def advantages(rewards):\n"
+      "    return rewards\n\n\n"
+      "def loss(logprobs, advantages, mask):\n"
+      "    return -(logprobs * advantages * mask).sum(), {'rows': advantages.sum()}\n");
+  const LossBatch rows = batch(2);
+  const auto algorithm = advantages_of(both, {{"name", "torch"}, {"script", both}});
+  const auto got = computed(algorithm, rows);
+  ASSERT_TRUE(got.has_value()) << got.error().to_string();
+  for (size_t i = 0; i < rows.mask.size(); ++i) EXPECT_EQ(got->grad_logprobs[i], -got->advantages[i]);
+  const fs::path run = folder_ / "run";
+  ASSERT_TRUE(make_folder(run));
+  ASSERT_TRUE(functions_of_run(algorithm, run).has_value());
+  EXPECT_TRUE(fs::exists(run / "loss" / fs::path(both).filename()));
+  EXPECT_TRUE(fs::exists(run / "advantages" / fs::path(both).filename()));
+  fs::remove(both);
+  EXPECT_TRUE(recorded_functions(algorithm, run).has_value());
+}
+
+TEST_F(TorchAdvantagesTest, of_ranks_count_those_of_a_group_that_a_sample_beats) {
+  LossBatch rows = batch(7);
+  std::ranges::fill(rows.mask, 1);
+  std::ranges::fill(rows.rewards, 0);
+  for (size_t row = 0; row < rows.rows; ++row) rows.rewards[row * rows.length + 6] = std::vector{3, 100, 3, 5, 5}[row];
+  const auto got = computed(advantages_of(TANDEM_SOURCE_DIR "/examples/losses/ranks.py"), rows);
+  ASSERT_TRUE(got.has_value()) << got.error().to_string();
+  const std::vector<double> expected = {-0.5, 1, -0.5, 0, 0};  // three of a group, and two alone
+  for (size_t i = 0; i < rows.mask.size(); ++i) EXPECT_EQ(got->advantages[i], expected[i / rows.length]);
 }
 
 #ifdef TANDEM_EXAMPLE_LOSS
+TEST_F(TorchAdvantagesTest, a_library_in_cpp_makes_them_too) {
+  LossBatch rows = batch(5, 0.1);
+  const auto got = computed(*algorithm_from_json({{"advantage", "torch"},
+                                                  {"advantage_library", TANDEM_EXAMPLE_LOSS},
+                                                  {"advantage_options", {"discount=0.5"}}}),
+                            rows);
+  ASSERT_TRUE(got.has_value()) << got.error().to_string();
+  // A sample alone in its group has nothing to be compared with: each of its turns is its own baseline.
+  for (size_t i = 3 * rows.length; i < rows.mask.size(); ++i) EXPECT_EQ(got->advantages[i], 0);
+  EXPECT_THAT(got->advantages, testing::Contains(testing::Ne(0)));
+}
+
 TEST_F(TorchLossTest, a_library_in_cpp_is_a_loss_too) {
   const auto own = [](std::vector<std::string> options) {
     return *algorithm_from_json({{"name", "torch"}, {"library", TANDEM_EXAMPLE_LOSS}, {"options", std::move(options)}});
@@ -251,7 +363,7 @@ TEST_F(TorchLossTest, a_library_in_cpp_is_a_loss_too) {
 
 TEST(TorchLoss, a_machine_without_the_library_says_what_to_run) {
   if (find_torch()) GTEST_SKIP() << "libtandem_torch.so is here";
-  const auto loaded = load_loss(*algorithm_from_json({{"name", "torch"}, {"script", "loss.py"}}));
+  const auto loaded = load_functions(*algorithm_from_json({{"name", "torch"}, {"script", "loss.py"}}));
   ASSERT_FALSE(loaded.has_value());
   EXPECT_EQ(loaded.error().code(), Code::kUnfit);
   EXPECT_THAT(loaded.error().to_string(), HasSubstr("scripts/with-torch"));
