@@ -240,8 +240,8 @@ TEST_F(TorchAdvantagesTest, a_script_of_grpo_has_the_advantages_of_the_built_in_
       "    mean = torch.where(count > 1, same.matmul(rewards) / count, torch.zeros_like(count))\n"
       "    squares = same * (rewards.unsqueeze(0) - mean.unsqueeze(1)) ** 2\n"
       "    deviation = torch.sqrt(squares.sum(1) / (count - 1).clamp(min=1))\n"
-      "    scale = torch.where(count > 1, deviation, torch.ones_like(count))\n"
-      "    return (rewards - mean) / (scale + 1e-6), {'groups': count.max()}\n");
+      "    scale = torch.where(count > 1, deviation + 1e-6, torch.ones_like(count))\n"
+      "    return (rewards - mean) / scale, {'groups': count.max()}\n");
   for (const bool whitened : {false, true}) {
     for (uint64_t seed = 1; seed <= 10; ++seed) {
       const LossBatch rows = batch(seed);
