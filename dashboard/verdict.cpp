@@ -7,6 +7,9 @@
 namespace tandem::dashboard {
 namespace {
 
+// Fewer may all lack a signal by chance.
+constexpr uint64_t kTellingGroups = 16;
+
 struct Signals {
   uint64_t groups = 0, with_signal = 0;
 };
@@ -18,6 +21,10 @@ Signals signals_of(const RunFiles& run) {
     signals.with_signal += static_cast<uint64_t>(number_at(line, "groups_with_signal"));
   }
   return signals;
+}
+std::string without_signal(uint64_t groups) {
+  return fmt::format("none of {} groups had a signal: all rewards of each were the same, and nothing was learned",
+                     groups);
 }
 
 }  // namespace
@@ -36,11 +43,14 @@ std::vector<std::string> lacks_of(const RunFiles& run) {
     }
   }
   const Signals signals = signals_of(run);
-  if (lacks.empty() && signals.groups > 0 && signals.with_signal == 0) {
-    lacks.push_back(fmt::format(
-        "none of {} groups had a signal: all rewards of each were the same, and nothing was learned", signals.groups));
-  }
+  if (lacks.empty() && signals.groups >= kTellingGroups && signals.with_signal == 0)
+    lacks.push_back(without_signal(signals.groups));
   return lacks;
+}
+
+std::string note_of(const RunFiles& run) {
+  const Signals signals = signals_of(run);
+  return signals.groups > 0 && signals.with_signal == 0 ? without_signal(signals.groups) : "";
 }
 
 }  // namespace tandem::dashboard

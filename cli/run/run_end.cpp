@@ -31,9 +31,11 @@ Result<int> record_end(const EndedRun& ended, const Clock& clock, const std::fun
   const auto& [config, run_dir, supervisor, disk, attempt] = ended;
   const auto end = supervisor.end();
   std::vector<std::string> lacks;
+  std::string note;
   if (end == run::Supervisor::End::kDone) {
     const auto run = TRY(dashboard::read_run(run_dir, TRY(run::plan_of(config, run_dir))));
     lacks = dashboard::lacks_of(run);
+    if (lacks.empty()) note = dashboard::note_of(run);
   }
   const bool is_given_up = supervisor.report().contains("given_up");
   const bool is_cut_short = !disk.why().ok() && end == run::Supervisor::End::kInterrupted;
@@ -73,6 +75,7 @@ Result<int> record_end(const EndedRun& ended, const Clock& clock, const std::fun
     TRY(write_file(run_dir / "failure.json", failure.dump(2) + "\n"));
     failure_recorded = true;
   }
+  if (!note.empty()) fmt::print(stderr, "warning: {}\n", note);
   return exit;
 }
 
