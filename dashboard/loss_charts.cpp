@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cmath>
 #include <map>
+#include <string_view>
 #include <utility>
 
 #include "dashboard/html.h"
@@ -16,13 +18,21 @@ constexpr size_t kMostCharts = 12, kMostParts = 8;
 constexpr int kColour = 4;
 
 // Names that say less than a sentence can.
-const std::map<std::string, std::string, std::less<>> kTitles = {
+constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kTitles = {{
     {"demonstration_loss", "Negative log-likelihood of demonstrations, nats a token"},
     {"explained_variance", "Share of the returns' variance that the critic explains"},
     {"shared_states", "Share of turns that began in a state that others were in"},
     {"teacher_kl", "Distance from the teacher, KL"},
     {"teacher_unlikely", "Share of tokens that the teacher holds for unlikely"},
-    {"value_loss", "Loss of the critic"}};
+    {"value_loss", "Loss of the critic"},
+}};
+
+std::string title_of(std::string_view name) {
+  for (const auto& [known, title] : kTitles) {
+    if (known == name) return std::string(title);
+  }
+  return fmt::format("{}, of the loss", name);
+}
 
 using Points = std::vector<std::pair<double, double>>;
 
@@ -54,9 +64,7 @@ std::string loss_charts(const std::vector<Json>& steps) {
   size_t charts = 0;
   for (auto& [name, points] : numbers) {
     if (++charts > kMostCharts) break;
-    const auto title = kTitles.find(name);
-    out += line_chart({.title = title != kTitles.end() ? title->second : fmt::format("{}, of the loss", name),
-                       .series = {{name, std::move(points), kColour, false}}});
+    out += line_chart({.title = title_of(name), .series = {{name, std::move(points), kColour, false}}});
   }
   Chart by_part{.title = "Loss by algorithm"};
   int colour = 0;

@@ -141,6 +141,9 @@ TEST_F(TaskSetRun, what_is_wrong_with_a_set_is_told_before_anything_starts) {
   EXPECT_THAT(text(output()), HasSubstr("all 3 tasks"));
   EXPECT_EQ(run(with_tasks({"tasks.set_kinds=[shrt]"}), run_dir), 2);
   EXPECT_THAT(text(output()), HasSubstr("did you mean \"short\""));
+  EXPECT_EQ(run(with_tasks({R"(algorithm.kinds=["shrt=gspo"])"}), run_dir), 2);
+  EXPECT_THAT(text(output()), HasSubstr("no tasks of kind \"shrt\"; did you mean \"short\"?"));
+  EXPECT_FALSE(fs::exists(run_dir));
   EXPECT_EQ(run({"tasks.set_kinds=[short]"}, run_dir), 2);
   EXPECT_THAT(text(output()), HasSubstr("tasks.set_kinds needs tasks.path"));
   EXPECT_EQ(run({"tasks.path=" + (root() / "nowhere").string()}, run_dir), 1);
