@@ -226,7 +226,8 @@ std::vector<std::string> plant_programs(const Task& task) {
       "make "
       "cmake g++ gcc cc c++ clang go cargo rustc java javac ruby perl php Rscript cat grep egrep diff cmp jq awk sed "
       "test "
-      "ls sort head tail wc git curl uv uvx timeout tee find tr cut mvn gradle dotnet; do "
+      "ls sort head tail wc git curl uv uvx timeout tee find tr cut mvn gradle dotnet cp mv mkdir rm touch chmod stat "
+      "expr xargs sha256sum; do "
       "/bin/rm -rf \"$1/$name\"; /bin/cp /tmp/planted \"$1/$name\"; done; }; ";
   script += "printf %s " + shell_quoted(program) + " > /tmp/planted; /bin/chmod 755 /tmp/planted; old=$PATH; ";
   for (const auto& folder : program_folders(scripts_of(task))) script += "plant " + shell_quoted(folder) + "; ";

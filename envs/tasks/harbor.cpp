@@ -327,8 +327,9 @@ class HarborReader {
       exports = test_environment(exports, build, (folder_ / "environment" / "Dockerfile").string(), mistakes_);
     // Its reward counts, not its end.
     check.commands = {{.command = std::string(kMakeLogs) +
-                                  " && cp -a tandem-tests/. /tests/ && rm -rf tandem-tests && { " + exports + "cd " +
-                                  shell_quoted(build.workdir) + " && bash /tests/test.sh; }",
+                                  " && cp -a tandem-tests/. /tests/ && rm -rf tandem-tests && { " + exports +
+                                  "mkdir -p " + shell_quoted(build.workdir) + " && cd " + shell_quoted(build.workdir) +
+                                  " && bash /tests/test.sh; }",
                        .seconds = verifier.seconds.value_or(kUsualVerifierSeconds),
                        .any_exit = true}};
     return check;

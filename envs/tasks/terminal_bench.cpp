@@ -142,8 +142,9 @@ class TerminalBenchReader {
     auto exports = environment_ + exports_of(build);
     if (task_.image.empty()) exports = test_environment(exports, build, (folder_ / "Dockerfile").string(), mistakes_);
     check.commands = {{.command = std::string(kMakeLogs) +
-                                  " && cp -a tandem-tests/. /tests/ && rm -rf tandem-tests && { " + exports + "cd " +
-                                  shell_quoted(build.workdir) + " && bash /tests/run-tests.sh; }",
+                                  " && cp -a tandem-tests/. /tests/ && rm -rf tandem-tests && { " + exports +
+                                  "mkdir -p " + shell_quoted(build.workdir) + " && cd " + shell_quoted(build.workdir) +
+                                  " && bash /tests/run-tests.sh; }",
                        .seconds = test_seconds_,
                        .any_exit = true}};
     task_.expectation.commands = std::move(check);

@@ -189,7 +189,7 @@ TEST_F(Recipe, what_people_write_is_followed) {
           "RUN --mount=type=cache,target=/c bash -lc \"echo login > login.txt\"\n",
           "cat /data/*.csv; /opt/tool/run.sh; cat /output/* here.txt placed.txt login.txt; ls -d /var/lib/x "
           "2>/dev/null || ls -d /var; pwd"),
-      "a\nb\nran\nit\n2\nwhat $it is\nof it\nlogin\n/var\n/app\n");
+      "a\nb\nran\nit\n2\nwhat $it is\nof it\nlogin\n/var/lib/x\n/app\n");
 }
 
 TEST_F(Recipe, a_workdir_within_workspace_is_where_commands_begin) {
@@ -238,7 +238,7 @@ TEST_F(Recipe, tests_run_the_programs_of_the_system_whatever_path_says) {
                "python3 -c \"import os; print(int(os.path.exists('/app/out')))\" > "
                "/logs/verifier/reward.txt\ncat /data/x\n");
   for (const char* line : {"ENV PATH=/app/bin:$PATH", "ENV PATH=bin:$PATH", "ENV PATH=/data/bin:/usr/bin:/bin",
-                           "ENV PATH=/usr/bin/../../app/bin:$PATH", "ENV PATH=/app/bin", "ENV PATH=$PATH"}) {
+                           "ENV PATH=/usr/bin/../../app/bin:$PATH", "ENV PATH=$PATH"}) {
     const auto task = task_of(std::string("FROM x\nWORKDIR /app\n") + line + "\n");
     ASSERT_TRUE(task.has_value()) << task.error().message();
     auto episode = Episode::open(*task, *backend_);
@@ -249,7 +249,8 @@ TEST_F(Recipe, tests_run_the_programs_of_the_system_whatever_path_says) {
     EXPECT_EQ(grade->reward, 0) << line;
   }
   // What the system does not have is found there.
-  scratch_.put("t/tests/test.sh", "only_here > /logs/verifier/reward.txt\n");
+  scratch_.put("t/tests/test.sh",
+               "if [ \"$(only_here)\" = 1 ]; then echo 1; else echo 0; fi > /logs/verifier/reward.txt\n");
   scratch_.put("t/solution/solve.sh",
                "mkdir -p bin; printf '#!/bin/sh\\necho 1\\n' > bin/only_here; chmod +x bin/only_here\n");
   const auto verdict = validate(*task_of("FROM x\nWORKDIR /app\nENV PATH=/app/bin:$PATH\n"), *backend_, 1);
