@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <thread>
 
+#include "base/json_line.h"
 #include "bench/benchmarks.h"
 #include "cli/command.h"
 #include "cli/model/model_options.h"
@@ -75,7 +76,7 @@ Result<int> run(const BenchOptions& options, const Benchmark& benchmark) {
       Json line = bench::to_json(figure);
       line["bench"] = benchmark.name;
       line["threads"] = settings.threads;
-      fmt::print("{}\n", dump_json(line));
+      fmt::print("{}\n", dump_json_line(line));
     }
   } else {
     fmt::print("{}, {} thread{}; medians, beside this machine's limits in the same run\n{}", benchmark.name,

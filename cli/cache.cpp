@@ -7,6 +7,7 @@
 
 #include "archive/pruning.h"
 #include "base/clock.h"
+#include "base/json_line.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "envs/tasks/base_store.h"
@@ -92,7 +93,7 @@ void show(const Kept& one, double now, bool json, const char* removed) {
   if (json) {
     Json line = {{"kind", one.kind}, {"path", one.path.string()}, {"bytes", one.bytes}, {"used", one.used}};
     if (removed != nullptr) line["removed"] = removed == std::string_view("removed");
-    fmt::print("{}\n", dump_json(line));
+    fmt::print("{}\n", dump_json_line(line));
     return;
   }
   fmt::print("{:<8}  {:>9}  {:>8}  {:<10}  {}\n", one.kind, format_bytes(one.bytes), ago(now - one.used),

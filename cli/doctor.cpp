@@ -14,6 +14,7 @@
 #include <zmq.hpp>
 
 #include "base/json.h"
+#include "base/json_line.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "envs/backends/checks.h"
@@ -266,7 +267,7 @@ Result<int> examine(bool as_json) {
       if (!check.mend.empty()) fmt::print("{:<26} -> {}\n", "", check.mend);
     }
   }
-  if (as_json) fmt::print("{}\n", dump_json(Json{{"fit", fit}, {"checks", std::move(list)}}));
+  if (as_json) fmt::print("{}\n", dump_json_line(Json{{"fit", fit}, {"checks", std::move(list)}}));
   return fit ? kDone : kUnfit;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "base/json_line.h"
 #include "base/text.h"
 #include "cli/command.h"
 
@@ -92,7 +93,7 @@ Status JsonLinesWriter::put(const Json& id, const Json& fields) {
   Json line = Json::object();
   if (!id.is_null()) line["id"] = id;
   line.update(fields);
-  const std::string text = dump_json(line) + "\n";
+  const std::string text = dump_json_line(line) + "\n";
   if (std::fwrite(text.data(), 1, text.size(), file_.get()) != text.size() || std::fflush(file_.get()) != 0) {
     return Status::from_errno(path_, errno);
   }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "base/json_line.h"
 #include "base/text.h"
 
 namespace tandem::eval {
@@ -120,7 +121,7 @@ Status EvaluationFolder::add(SampleResult sample, const Json& transcript) {
     TRY(write_file(file, dump_json(transcript) + "\n"));
   }
   const auto log = (path_ / kLog).string();
-  TRY(write_all(log_.get(), dump_json(to_json(sample)) + "\n", log));
+  TRY(write_all(log_.get(), dump_json_line(to_json(sample)) + "\n", log));
   if (::fdatasync(log_.get()) != 0) return Status::from_errno(log, errno);
   SampleKey key(sample.task, sample.sample);
   samples_.insert_or_assign(std::move(key), std::move(sample));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/json_line.h"
 #include "base/text.h"
 
 namespace tandem::eval {
@@ -119,7 +120,7 @@ Result<HistoryLine> history_line_from_json(const Json& json) {
 
 std::string history_text(const std::vector<HistoryLine>& lines) {
   std::string text;
-  for (const auto& line : lines) text += dump_json(to_json(line)) + "\n";
+  for (const auto& line : lines) text += dump_json_line(to_json(line)) + "\n";
   return text;
 }
 

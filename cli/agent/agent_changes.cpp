@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/json_line.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "envs/tools/output.h"
@@ -144,11 +145,11 @@ Result<int> undo_last(const fs::path& workspace, const UndoOptions& options, con
   if (whole) TRY(envs::UndoStore::remove(records.back()));
   const int code = whole || !wanted ? kDone : kFailed;
   if (options.json) {
-    fmt::print("{}\n", dump_json(Json{{"event", "undo"},
-                                      {"task", record.task},
-                                      {"written_at", when},
-                                      {"changes", std::move(files)},
-                                      {"exit", code}}));
+    fmt::print("{}\n", dump_json_line(Json{{"event", "undo"},
+                                           {"task", record.task},
+                                           {"written_at", when},
+                                           {"changes", std::move(files)},
+                                           {"exit", code}}));
   } else {
     fmt::print("Taken back: {} of {}.\n", done, changes.size());
   }

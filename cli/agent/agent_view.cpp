@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/json_line.h"
 #include "base/text.h"
 #include "envs/tools/output.h"
 
@@ -210,7 +211,7 @@ class ScriptView final : public AgentView {
   }
 
  private:
-  void put(const Json& event) { put_out(output_, dump_json(event) + "\n"); }
+  void put(const Json& event) { put_out(output_, dump_json_line(event) + "\n"); }
   std::FILE* output_;
   std::string diff_;
 };

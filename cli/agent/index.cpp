@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/json_line.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "envs/search/code_searcher.h"
@@ -228,7 +229,7 @@ Result<int> run(Options o) {
   if (o.json) {
     auto line = json_of(folder, path, index, report);
     if (!found.is_null()) line["search"] = std::move(found);
-    fmt::print("{}\n", dump_json(line));
+    fmt::print("{}\n", dump_json_line(line));
     return kDone;
   }
   // What was asked for goes to stdout alone; the rest is then beside it.

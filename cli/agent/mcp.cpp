@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/json_line.h"
 #include "cli/agent/offered_tools.h"
 #include "cli/agent/search_options.h"
 #include "cli/agent/workspace.h"
@@ -68,7 +69,7 @@ Result<int> serve_http(const McpOptions& options, const envs::McpServing& servin
   auto server = envs::McpHttp::listen(std::move(settings), serving, clock);
   if (!server) return fail(std::move(server).error().at("--http"));
   if (options.json) {
-    fmt::print("{}\n", dump_json(Json{{"url", server->url()}, {"token", drawn ? Json(token) : Json()}}));
+    fmt::print("{}\n", dump_json_line(Json{{"url", server->url()}, {"token", drawn ? Json(token) : Json()}}));
   } else {
     fmt::print("{}\n", server->url());
     if (drawn) fmt::print("Authorization: Bearer {}\n", token);
@@ -107,6 +108,7 @@ Result<int> serve_mcp(const McpOptions& options) {
 Action add_mcp(CLI::App& command) {
   const auto options = std::make_shared<McpOptions>();
   add_workspace_options(command, options->workspace);
+  add_output_option(command, options->workspace);
   add_tools_option(command, options->tools);
   add_search_options(command, options->search);
   auto* http = command.add_option("--http", options->http,
@@ -135,7 +137,7 @@ Action add_mcp(CLI::App& command) {
       "Ctrl-C, or the end of stdin, ends it and all that it started.\n\n"
       "Examples:\n"
       "  tandem mcp --workspace .\n"
-      "  tandem mcp --workspace ~/project --time-limit 600\n"
+      "  tandem mcp --workspace ~/project --time-limit 600 --output-bytes 30000\n"
       "  tandem mcp --workspace . --encoder models/all-MiniLM-L6-v2\n"
       "  tandem mcp --workspace . --tools bash,str_replace_based_edit_tool\n"
       "  TANDEM_MCP_TOKEN=$(cat token) tandem mcp --workspace . --http 8080\n\n"

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/json_line.h"
 #include "base/text.h"
 #include "cli/agent/offered_tools.h"
 #include "cli/agent/search_options.h"
@@ -55,7 +56,7 @@ Result<int> call_tool(const CallOptions& options) {
                        {"exit_code", outcome.exit_code},
                        {"truncated", outcome.truncated},
                        {"seconds", outcome.seconds}};
-    puts(dump_json(line).c_str());
+    puts(dump_json_line(line).c_str());
   }
   return outcome.ok ? kDone : kFailed;
 }
@@ -138,6 +139,7 @@ Action add_tools(CLI::App& command) {
   call->add_option("NAME", options->name, "The tool")->required();
   call->add_option("JSON", options->arguments, "Its arguments, a JSON object")->required();
   add_workspace_options(*call, options->workspace);
+  add_output_option(*call, options->workspace);
   add_server_option(*call, options->workspace);
   add_tools_option(*call, options->tools);
   add_search_options(*call, options->search);

@@ -28,6 +28,14 @@ void add_workspace_options(CLI::App& command, WorkspaceOptions& options) {
   add_package_options(command, options.packages);
 }
 
+void add_output_option(CLI::App& command, WorkspaceOptions& options) {
+  command
+      .add_option("--output-bytes", options.output_bytes,
+                  "Of a result that are kept; of a longer one its beginning and its end")
+      ->check(CLI::Range(size_t{200}, envs::SandboxSpec().output_limit))
+      ->capture_default_str();
+}
+
 void add_server_option(CLI::App& command, WorkspaceOptions& options) {
   command
       .add_option("--mcp-server", options.servers,
@@ -56,6 +64,7 @@ Result<envs::SandboxSpec> sandbox_of(const WorkspaceOptions& options) {
     spec.image = envs::SandboxImage{.name = options.image, .begins_with_files = false};  // it is the folder's
   }
   spec.call_time_limit_s = options.time_limit_s;
+  spec.output_limit = options.output_bytes;
   auto network = envs::AllowList::parse(options.network);
   if (!network) return fail(std::move(network).error().at("--network"));
   spec.network = std::move(*network);

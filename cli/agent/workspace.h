@@ -15,6 +15,7 @@ struct WorkspaceOptions {
   std::string folder;
   std::string image;  // of a container engine; empty: the programs of this machine
   double time_limit_s = 120;
+  size_t output_bytes = envs::SandboxSpec().output_limit;  // of a call's result that are kept
   std::vector<std::string> network;  // hosts that are open
   PackageOptions packages;
   std::vector<std::string> servers;  // of tools, NAME=COMMAND each
@@ -22,6 +23,8 @@ struct WorkspaceOptions {
 
 // --workspace, --image, --time-limit, --network and those of packages.
 void add_workspace_options(CLI::App& command, WorkspaceOptions& options);
+// --output-bytes.
+void add_output_option(CLI::App& command, WorkspaceOptions& options);
 // --mcp-server NAME=COMMAND.
 void add_server_option(CLI::App& command, WorkspaceOptions& options);
 // kInvalid where one of them is none.

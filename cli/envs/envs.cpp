@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "base/json_line.h"
 #include "cli/command.h"
 #include "cli/envs/envs_commands.h"
 #include "cli/envs/fleet_view.h"
@@ -41,7 +42,7 @@ Result<int> list_sandboxes(const FleetTarget& target, bool json) {
   }
   if (answered == 0) return fail(std::move(trouble));
   if (json) {
-    for (const auto& each : seen) fmt::print("{}\n", dump_json(to_json(each)));
+    for (const auto& each : seen) fmt::print("{}\n", dump_json_line(to_json(each)));
   } else if (seen.empty()) {
     fmt::print(stderr, "there are no sandboxes now\n");
   } else {

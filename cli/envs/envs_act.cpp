@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/json_line.h"
 #include "cli/command.h"
 #include "cli/envs/envs_commands.h"
 #include "cli/envs/fleet_view.h"
@@ -42,14 +43,14 @@ Result<int> run_in_sandbox(const FleetTarget& target, const ExecOptions& options
   const auto found = TRY(client.ask_owner<envs::LookOutcome>(query, options.seconds + 20 + client.patience()));
   const envs::LookOutcome& outcome = found.first;
   if (options.json) {
-    fmt::print("{}\n", dump_json(Json{{"sandbox", options.sandbox},
-                                      {"server", found.second->name()},
-                                      {"exit_code", outcome.exit_code},
-                                      {"timed_out", outcome.timed_out},
-                                      {"truncated", outcome.truncated},
-                                      {"seconds", outcome.seconds},
-                                      {"output", outcome.output},
-                                      {"errors", outcome.errors}}));
+    fmt::print("{}\n", dump_json_line(Json{{"sandbox", options.sandbox},
+                                           {"server", found.second->name()},
+                                           {"exit_code", outcome.exit_code},
+                                           {"timed_out", outcome.timed_out},
+                                           {"truncated", outcome.truncated},
+                                           {"seconds", outcome.seconds},
+                                           {"output", outcome.output},
+                                           {"errors", outcome.errors}}));
     return outcome.exit_code;
   }
   TRY(put(STDOUT_FILENO, outcome.output, "standard output"));
@@ -65,7 +66,7 @@ Result<int> kill_sandbox(const FleetTarget& target, const KillOptions& options) 
       TRY(client.ask_owner<envs::Killed>(envs::FleetQuery(envs::KillQuery{options.sandbox}), client.patience()));
   const envs::SandboxRow& row = found.first.before;
   if (options.json) {
-    fmt::print("{}\n", dump_json(to_json(SeenSandbox{found.second->name(), row})));
+    fmt::print("{}\n", dump_json_line(to_json(SeenSandbox{found.second->name(), row})));
     return kDone;
   }
   const auto doing = row.doing.empty() ? "" : fmt::format(" ({})", envs::make_printable(row.doing));

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <list>
 
+#include "base/json_line.h"
 #include "cli/command.h"
 #include "cli/envs/envs_commands.h"
 #include "cli/envs/fleet_view.h"
@@ -77,7 +78,7 @@ class Tail {
   }
   void print(const envs::FleetEvent& event) const {
     if (options_.json)
-      fmt::print("{}\n", dump_json(to_json(event, line_.name())));
+      fmt::print("{}\n", dump_json_line(to_json(event, line_.name())));
     else
       fmt::print("{}", line_of(event));
     std::fflush(stdout);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/json_line.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/envs/envs_commands.h"
@@ -70,7 +71,7 @@ class Top {
     for (const auto& server : seen.servers) {
       Json line = {{"server", server.name}, {"time", SystemClock().unix_seconds()}};
       line.update(to_json(server.figures));
-      fmt::print("{}\n", dump_json(line));
+      fmt::print("{}\n", dump_json_line(line));
     }
   }
 

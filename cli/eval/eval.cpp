@@ -6,6 +6,7 @@
 
 #include "base/host_memory.h"
 #include "base/iso_time.h"
+#include "base/json_line.h"
 #include "cli/command.h"
 #include "cli/eval/eval_commands.h"
 #include "cli/eval/eval_view.h"
@@ -250,7 +251,7 @@ Result<int> compare_evals(const std::string& before, const std::string& after, d
         fmt::format("{} and {} share no task that is the same and has a verdict in both", before, after)));
   }
   if (json)
-    fmt::print("{}\n", dump_json(eval::to_json(comparison)));
+    fmt::print("{}\n", dump_json_line(eval::to_json(comparison)));
   else
     print_comparison("before", comparison);
   return comparison.is_regression() ? kRegression : kDone;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/json_line.h"
 #include "base/text.h"
 #include "rollout/agent/transcript.h"
 
@@ -45,7 +46,7 @@ std::string progress_text(const eval::EvaluationProgress& p) {
 }
 
 void print_verdict(const eval::Verdict& v, const fs::path& folder, bool json) {
-  if (json) return fmt::print("{}\n", dump_json(eval::results_json(v)));
+  if (json) return fmt::print("{}\n", dump_json_line(eval::results_json(v)));
   const auto& s = v.summary;
   if (s.pass_rate) {
     fmt::print("{}: {:.1f} % of {} samples passed (95 % interval {:.1f} to {:.1f} %), {} tasks\n", v.night.suite,

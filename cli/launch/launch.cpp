@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "base/json.h"
+#include "base/json_line.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/launch/local.h"
@@ -19,7 +20,7 @@ Result<int> write_rendered(const LaunchOptions& options, const std::string& text
   }
   TRY(write_file(options.render, text));
   if (options.json)
-    fmt::print("{}\n", dump_json(Json{{"on", options.on}, {"file", options.render}}));
+    fmt::print("{}\n", dump_json_line(Json{{"on", options.on}, {"file", options.render}}));
   else
     fmt::print("{}\n", options.render);
   return kDone;
@@ -33,7 +34,7 @@ Result<int> announce_job(const LaunchOptions& options, const std::vector<std::st
   }
   Json runs = Json::array();
   for (const auto& variant : job.variants) runs.push_back(job.run_dir_of(variant).string());
-  fmt::print("{}\n", dump_json(Json{{"on", options.on}, {"jobs", jobs}, {"runs", runs}}));
+  fmt::print("{}\n", dump_json_line(Json{{"on", options.on}, {"jobs", jobs}, {"runs", runs}}));
   return kDone;
 }
 
@@ -83,7 +84,8 @@ Result<int> launch_nightly(const LaunchOptions& options) {
   if (!options.render.empty()) return write_rendered(options, text);
   const auto created = TRY(create_on_kubernetes(text));
   if (options.json)
-    fmt::print("{}\n", dump_json(Json{{"on", options.on}, {"jobs", created}, {"nights", job.nightly.nights.string()}}));
+    fmt::print("{}\n",
+               dump_json_line(Json{{"on", options.on}, {"jobs", created}, {"nights", job.nightly.nights.string()}}));
   else
     for (const std::string& name : created) fmt::print("{}\n", name);
   return kDone;

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "base/digest.h"
+#include "base/json_line.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/model/scorer.h"
@@ -139,7 +140,7 @@ Result<int> run_export(const ExportOptions& options) {
                    {"rounded", rounded},      {"verified", options.verify}};
     if (adapter) result["adapter"] = options.out + "/adapter";
     if (options.verify) result.update({{"digest", verified->digest}, {"logprobs_compared", verified->logprobs}});
-    fmt::print("{}\n", dump_json(result));
+    fmt::print("{}\n", dump_json_line(result));
     return kDone;
   }
   fmt::print("{}: {} with {} parameters in {}, {}, from {}\n", options.out, config.family,

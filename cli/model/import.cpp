@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "base/json.h"
+#include "base/json_line.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "model/adapter.h"
@@ -31,7 +32,7 @@ Result<int> import_file(const ImportOptions& options) {
                          {"tensors", summary.tensors},
                          {"bytes", summary.bytes},
                          {"source_formats", summary.source_formats}};
-    fmt::print("{}\n", dump_json(result));
+    fmt::print("{}\n", dump_json_line(result));
     return kDone;
   }
   fmt::print("{}: {} with {} parameters, {} tensors ({}) as bf16, {}\n", options.out, summary.config.family,
@@ -50,7 +51,7 @@ Result<int> merge(const ImportOptions& options) {
   if (options.json) {
     const Json result = {
         {"out", options.out}, {"family", family}, {"parameters", parameters}, {"merged_matrices", matrices}};
-    fmt::print("{}\n", dump_json(result));
+    fmt::print("{}\n", dump_json_line(result));
     return kDone;
   }
   fmt::print("{}: {} with {} parameters as bf16, {} matrices changed by the adapter\n", options.out, family, parameters,

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/json_line.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/model/inspection.h"
@@ -97,7 +98,7 @@ Result<int> run_inspect(const InspectOptions& options) {
   settings.path = options.path;
   const Json found = inspect(settings);
   if (options.json)
-    fmt::print("{}\n", dump_json(found));
+    fmt::print("{}\n", dump_json_line(found));
   else
     print(options.path, found);
   return found["problems"].empty() ? kDone : kFailed;

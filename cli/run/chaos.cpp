@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "base/json_line.h"
 #include "chaos/recount.h"
 #include "chaos/trial.h"
 #include "cli/command.h"
@@ -162,7 +163,7 @@ Result<int> run(const ChaosOptions& options) {
     fmt::print(stderr, "tandem chaos: the runs and their logs are in {}, the faults in its faults.jsonl\n",
                folder.string());
   if (options.json)
-    fmt::print("{}\n", dump_json(to_json(outcome)));
+    fmt::print("{}\n", dump_json_line(to_json(outcome)));
   else
     print(outcome);
   if (interrupt->requested()) return kInterrupted;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/json_line.h"
 #include "base/text.h"
 #include "cli/run/run_view.h"
 #include "run/packages.h"
@@ -13,17 +14,17 @@ Status print_dry_run(const DryRun& plan, bool json) {
   const Json tried = TRY(run::probe_rewards(plan.config));
   const Json packages = TRY(run::probe_packages(plan.config));
   if (json) {
-    fmt::print("{}\n", dump_json(Json{{"config", plan.schema.resolved()},
-                                      {"memory", plan.memory},
-                                      {"memory_here",
-                                       {{"needed", plan.memory_needed.all},
-                                        {"free", plan.memory_here.free},
-                                        {"limit", plan.memory_here.limit},
-                                        {"of", plan.memory_here.of},
-                                        {"warning", plan.memory_lack}}},
-                                      {"disk", plan.growth ? to_json(*plan.growth) : Json()},
-                                      {"packages", packages},
-                                      {"reward_tried", tried}}));
+    fmt::print("{}\n", dump_json_line(Json{{"config", plan.schema.resolved()},
+                                           {"memory", plan.memory},
+                                           {"memory_here",
+                                            {{"needed", plan.memory_needed.all},
+                                             {"free", plan.memory_here.free},
+                                             {"limit", plan.memory_here.limit},
+                                             {"of", plan.memory_here.of},
+                                             {"warning", plan.memory_lack}}},
+                                           {"disk", plan.growth ? to_json(*plan.growth) : Json()},
+                                           {"packages", packages},
+                                           {"reward_tried", tried}}));
   } else {
     print_plan(plan.config, plan.topology, plan.schema, plan.memory, plan.tasks);
     if (plan.memory_needed.all > 0)

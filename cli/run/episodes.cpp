@@ -8,6 +8,7 @@
 
 #include "archive/choice.h"
 #include "archive/data_set.h"
+#include "base/json_line.h"
 #include "cli/command.h"
 #include "dashboard/losses.h"
 #include "dashboard/run_files.h"
@@ -25,7 +26,7 @@ struct EpisodesOptions {
 };
 
 Status print_line(const Json& object) {
-  const std::string line = dump_json(object) + "\n";
+  const std::string line = dump_json_line(object) + "\n";
   if (std::fwrite(line.data(), 1, line.size(), stdout) != line.size())
     return Status::from_errno("standard output", errno);
   return {};

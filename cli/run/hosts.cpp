@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "base/json.h"
+#include "base/json_line.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/run/run_desk.h"
@@ -53,7 +54,7 @@ Result<int> run_hosts(const HostsOptions& options) {
   const Json status = TRY(status_of(options.run));
   for (const Json& host : status["hosts"]) {
     if (options.json)
-      fmt::print("{}\n", dump_json(host));
+      fmt::print("{}\n", dump_json_line(host));
     else
       print_host(host);
   }

@@ -9,6 +9,7 @@
 #include <set>
 #include <thread>
 
+#include "base/json_line.h"
 #include "cli/command.h"
 #include "cli/progress_line.h"
 #include "dashboard/run_files.h"
@@ -169,7 +170,7 @@ Result<int> replay_step(const ReplayOptions& options) {
                        {"difference", comparison.difference.empty() ? Json() : Json(comparison.difference)}};
   const bool same = comparison.difference.empty();
   if (options.json) {
-    fmt::print("{}\n", dump_json(result));
+    fmt::print("{}\n", dump_json_line(result));
   } else {
     fmt::print("step {}, {} episodes\n", options.step, step.episodes);
     fmt::print("  loss       {}   recorded {}\n", dump_json(result["loss"]), dump_json(result["loss_recorded"]));
@@ -239,7 +240,7 @@ Result<int> replay_episode(const ReplayOptions& options) {
   }
   const bool equal = result["equal"].get<bool>();
   if (options.json)
-    fmt::print("{}\n", dump_json(result));
+    fmt::print("{}\n", dump_json_line(result));
   else
     fmt::print("episode {}, attempt {}: {} sampled tokens of versions {}: {}\n", options.episode,
                trajectory.key.attempt, tokens, fmt::join(versions, ", "),

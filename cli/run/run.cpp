@@ -8,6 +8,7 @@
 #include <set>
 #include <thread>
 
+#include "base/json_line.h"
 #include "base/text.h"
 #include "base/utf8.h"
 #include "cli/command.h"
@@ -172,7 +173,7 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
   const SystemClock clock;
   const auto show = [&](const Json& summary) {
     if (options.json)
-      fmt::print("{}\n", dump_json(summary));
+      fmt::print("{}\n", dump_json_line(summary));
     else
       print_result(run_dir, summary, config.run.steps);
   };

@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "base/clock.h"
+#include "base/json_line.h"
 #include "cli/command.h"
 #include "dashboard/report.h"
 #include "dashboard/summary.h"
@@ -39,7 +40,7 @@ class LivePage {
       const auto run = TRY(dashboard::read_run(run_dir_, plan_));
       const bool on = dashboard::is_on(run_dir_, run.status);
       html_ = dashboard::render_report(run, on ? dashboard::PageUpdates::kWhileServed : dashboard::PageUpdates::kNever);
-      summary_ = dump_json(dashboard::summarise(run)) + "\n";
+      summary_ = dump_json_line(dashboard::summarise(run)) + "\n";
       rendered_ = clock_.now();
     }
     if (path == "/") return dashboard::ServedPage{"text/html; charset=utf-8", html_};
@@ -56,9 +57,9 @@ class LivePage {
 
 void announce(const ViewOptions& options, bool on, const fs::path& report, const std::string& url) {
   if (options.json) {
-    fmt::print("{}\n", dump_json(Json{{"running", on},
-                                      {"report", report.empty() ? Json() : Json(report.string())},
-                                      {"url", url.empty() ? Json() : Json(url)}}));
+    fmt::print("{}\n", dump_json_line(Json{{"running", on},
+                                           {"report", report.empty() ? Json() : Json(report.string())},
+                                           {"url", url.empty() ? Json() : Json(url)}}));
   } else {
     fmt::print("{}\n", url.empty() ? report.string() : url);
     std::error_code error;

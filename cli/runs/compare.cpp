@@ -7,6 +7,7 @@
 #include "archive/comparison.h"
 #include "base/clock.h"
 #include "base/exit_code.h"
+#include "base/json_line.h"
 #include "base/text.h"
 #include "cli/runs/runs_commands.h"
 
@@ -39,7 +40,7 @@ void print_table(std::string_view head, const std::string& before, const std::st
 Result<int> compare_two_runs(const std::string& before, const std::string& after, bool json) {
   const auto runs = TRY(archive::compare_runs(before, after));
   if (json) {
-    fmt::print("{}\n", dump_json(archive::to_json(runs, SystemClock().unix_seconds())));
+    fmt::print("{}\n", dump_json_line(archive::to_json(runs, SystemClock().unix_seconds())));
     return kDone;
   }
   std::vector<std::array<std::string, 3>> rows;

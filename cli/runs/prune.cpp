@@ -7,6 +7,7 @@
 #include "archive/pruning.h"
 #include "base/clock.h"
 #include "base/exit_code.h"
+#include "base/json_line.h"
 #include "base/text.h"
 #include "cli/runs/runs_commands.h"
 
@@ -37,10 +38,10 @@ void show(const std::vector<archive::Removal>& removals, const PruneOptions& opt
   for (const auto& removal : removals) {
     bytes += removal.bytes;
     if (options.json) {
-      fmt::print("{}\n", dump_json(Json{{"path", removal.path.string()},
-                                        {"bytes", removal.bytes},
-                                        {"why", removal.why},
-                                        {"removed", !options.dry_run}}));
+      fmt::print("{}\n", dump_json_line(Json{{"path", removal.path.string()},
+                                             {"bytes", removal.bytes},
+                                             {"why", removal.why},
+                                             {"removed", !options.dry_run}}));
     } else {
       fmt::print("{}  {:>9}  {}  ({})\n", options.dry_run ? "would go" : "removed", format_bytes(removal.bytes),
                  removal.path.string(), removal.why);

@@ -5,6 +5,7 @@
 
 #include "archive/entry.h"
 #include "base/clock.h"
+#include "base/json_line.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/runs/runs_commands.h"
@@ -39,7 +40,7 @@ Result<int> list_runs(const std::string& folder, bool json) {
   size_t width = 3;
   for (const auto& path : paths) {
     runs.push_back(archive::read_entry(path));
-    if (json) fmt::print("{}\n", dump_json(archive::to_json(runs.back(), now)));
+    if (json) fmt::print("{}\n", dump_json_line(archive::to_json(runs.back(), now)));
     width = std::max(width, path.string().size());
   }
   if (json) return kDone;

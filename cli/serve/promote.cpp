@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "base/digest.h"
+#include "base/json_line.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/eval/eval_commands.h"
@@ -87,7 +88,7 @@ class PromotionFolder {
     if (!figures.is_null()) line["figures"] = figures;
     const FileDescriptor log(::open((path_ / "audit.jsonl").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
     if (!log) return Status::from_errno((path_ / "audit.jsonl").string(), errno);
-    TRY(write_all(log.get(), dump_json(line) + "\n", (path_ / "audit.jsonl").string()));
+    TRY(write_all(log.get(), dump_json_line(line) + "\n", (path_ / "audit.jsonl").string()));
     return write_file(path_ / "promotion.json", dump_json(state_) + "\n");
   }
   fs::path path_;
@@ -114,7 +115,8 @@ bool is_of_absence(const Status& status) {
 int finish(const PromotionFolder& folder, bool json) {
   const auto verdict = folder.verdict().get<std::string>();
   if (json) {
-    fmt::print("{}\n", dump_json({{"verdict", verdict}, {"says", folder.says()}, {"folder", folder.path().string()}}));
+    fmt::print("{}\n",
+               dump_json_line({{"verdict", verdict}, {"says", folder.says()}, {"folder", folder.path().string()}}));
   } else {
     fmt::print("{}: {}\n", verdict, folder.says().get<std::string>());
   }

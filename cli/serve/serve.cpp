@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/config.h"
+#include "base/json_line.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/model/model_options.h"
@@ -201,7 +202,7 @@ void say_ready(const std::string& url, const std::vector<std::string>& models,
                const std::vector<std::string>& adapters = {}) {
   Json line = {{"url", url}, {"models", models}, {"pid", ::getpid()}};
   if (!adapters.empty()) line["adapters"] = adapters;
-  fmt::print("{}\n", dump_json(line));
+  fmt::print("{}\n", dump_json_line(line));
   std::fflush(stdout);
   spdlog::info("serving on {}", url);
 }

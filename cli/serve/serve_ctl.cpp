@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "base/book.h"
+#include "base/json_line.h"
 #include "base/text.h"
 #include "cli/serve/admin_client.h"
 #include "serve/keys.h"
@@ -119,7 +120,7 @@ Result<int> run_ctl(const CtlOptions& o) {
   if (o.action == "load" || o.action == "unload" || o.action == "adapters") {
     answer = TRY(ask_about_adapters(o, client));
     if (o.json)
-      fmt::print("{}\n", dump_json(answer));
+      fmt::print("{}\n", dump_json_line(answer));
     else
       show_adapters(answer);
     return kDone;
@@ -127,14 +128,14 @@ Result<int> run_ctl(const CtlOptions& o) {
   if (o.action == "processes" || o.action == "revive") {
     answer = TRY(ask_about_processes(o, client));
     if (o.json)
-      fmt::print("{}\n", dump_json(answer));
+      fmt::print("{}\n", dump_json_line(answer));
     else
       show_processes(answer);
     return kDone;
   }
   if (o.action == "traces") {
     if (!o.subject.empty()) return fail(Status::invalid("traces shows all and takes no subject").at("SUBJECT"));
-    fmt::print("{}\n", dump_json(TRY(client.ask("GET", "/traces", Json(), kCtlLimit))));
+    fmt::print("{}\n", dump_json_line(TRY(client.ask("GET", "/traces", Json(), kCtlLimit))));
     return kDone;
   }
   if (o.action == "list") {
@@ -156,7 +157,7 @@ Result<int> run_ctl(const CtlOptions& o) {
     answer = TRY(client.ask("POST", o.action == "allow" ? "/rules/remove" : "/rules/set", body, kCtlLimit));
   }
   if (o.json)
-    fmt::print("{}\n", dump_json(answer));
+    fmt::print("{}\n", dump_json_line(answer));
   else
     show_rules(answer);
   return kDone;

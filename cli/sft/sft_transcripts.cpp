@@ -5,6 +5,7 @@
 
 #include <chrono>
 
+#include "base/json_line.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/sft/sft_data.h"
@@ -26,8 +27,8 @@ Result<int> show_sample(const SftOptions& options, const trainer::ChatRenderer& 
   if (options.json) {
     Json parts = Json::array();
     for (const auto& run : runs) parts.push_back({{"text", run.text}, {"trained", run.trained}});
-    fmt::print("{}\n",
-               dump_json(Json{{"place", place}, {"ids", sample.tokens}, {"mask", sample.trained}, {"parts", parts}}));
+    fmt::print("{}\n", dump_json_line(
+                           Json{{"place", place}, {"ids", sample.tokens}, {"mask", sample.trained}, {"parts", parts}}));
     return kDone;
   }
   const bool colour = ::isatty(STDOUT_FILENO) == 1;
@@ -67,7 +68,7 @@ Result<int> finish(const SftConfig& config, const fs::path& folder, const traine
                 {"steps", result.steps}};
     if (best.best_step > 0) end.update({{"best_step", best.best_step}, {"best_loss", best.best}});
     if (!interrupted) end["out"] = config.out;
-    fmt::print("{}\n", dump_json(end));
+    fmt::print("{}\n", dump_json_line(end));
   } else if (interrupted) {
     fmt::print(stderr, "interrupted after step {}; the same command with --resume goes on\n", result.step);
   } else {

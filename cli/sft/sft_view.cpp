@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/json_line.h"
 #include "base/text.h"
 
 namespace tandem::cli {
@@ -122,7 +123,7 @@ void Reporter::text(const std::string& lines) const {
 
 void Reporter::event(const Json& event) const {
   if (!json_) return fmt::print(stderr, "{}\n", line_of(event, seconds()));
-  fmt::print("{}\n", dump_json(event));
+  fmt::print("{}\n", dump_json_line(event));
   std::fflush(stdout);
 }
 

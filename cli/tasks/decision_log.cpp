@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "base/json_line.h"
 #include "base/text.h"
 
 namespace tandem::cli {
@@ -46,10 +47,10 @@ Result<DecisionLog> DecisionLog::open(const fs::path& folder, const std::string&
   log.file_ = FileDescriptor(::open(log.path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (!log.file_) return fail(Status::from_errno(log.path_, errno));
   if (::ftruncate(log.file_.get(), static_cast<off_t>(whole)) != 0) return fail(Status::from_errno(log.path_, errno));
-  if (whole == 0) TRY(write_all(log.file_.get(), dump_json(of) + "\n", log.path_));
+  if (whole == 0) TRY(write_all(log.file_.get(), dump_json_line(of) + "\n", log.path_));
   return log;
 }
 
-Status DecisionLog::add(const Json& decision) { return write_all(file_.get(), dump_json(decision) + "\n", path_); }
+Status DecisionLog::add(const Json& decision) { return write_all(file_.get(), dump_json_line(decision) + "\n", path_); }
 
 }  // namespace tandem::cli

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "base/iso_time.h"
+#include "base/json_line.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/tasks/base_shown.h"
@@ -48,13 +49,13 @@ Result<int> list_tasks(const TasksOptions& options) {
   for (const auto& task : tasks) {
     const auto split = envs::to_string(task.spec.split);
     if (options.json) {
-      fmt::print("{}\n", dump_json(Json{{"name", name_of(task)},
-                                        {"kind", task.spec.kind},
-                                        {"split", split},
-                                        {"files", task.files.size()},
-                                        {"base", json_of(task.base)},
-                                        {"check", check_of(task)},
-                                        {"digest", envs::digest_of_task(task)}}));
+      fmt::print("{}\n", dump_json_line(Json{{"name", name_of(task)},
+                                             {"kind", task.spec.kind},
+                                             {"split", split},
+                                             {"files", task.files.size()},
+                                             {"base", json_of(task.base)},
+                                             {"check", check_of(task)},
+                                             {"digest", envs::digest_of_task(task)}}));
     } else {
       fmt::print("{:<{}}  {:<14} {:<8} {:>5}  {}{}\n", name_of(task), width, task.spec.kind, split, task.files.size(),
                  check_of(task), task.base ? ", over " + words_of(*task.base) : "");
@@ -106,7 +107,7 @@ Result<int> show_task(const TasksOptions& options) {
   }
   if (listing == envs::ToolListing::kByTemplate) fmt::print("\ntools, as the model's template writes them\n");
   for (const auto& tool : listing == envs::ToolListing::kByTemplate ? opening.tools : Json::array())
-    print_text(dump_json(tool));
+    print_text(dump_json_line(tool));
   for (size_t i = 1; i < task.steps.size(); ++i) {
     fmt::print("\nuser, after step {}\n", task.steps[i - 1].name);
     print_text(task.steps[i].instruction);

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/json_line.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/tasks/tasks_commands.h"
@@ -40,11 +41,11 @@ Result<int> build_images(const BuildOptions& options) {
     const auto became = is_there ? "there already" : status ? "built" : "failed";
     const double seconds = to_seconds(clock.now() - start);
     if (options.json) {
-      fmt::print("{}\n", dump_json(Json{{"folder", folder.string()},
-                                        {"image", image},
-                                        {"outcome", became},
-                                        {"seconds", seconds},
-                                        {"why", status.message()}}));
+      fmt::print("{}\n", dump_json_line(Json{{"folder", folder.string()},
+                                             {"image", image},
+                                             {"outcome", became},
+                                             {"seconds", seconds},
+                                             {"why", status.message()}}));
     } else {
       fmt::print("{}  {} {}  {}\n", folder.string(), image, became, is_there ? "" : format_seconds(seconds));
       if (!status) fmt::print("    {}\n", status.message());

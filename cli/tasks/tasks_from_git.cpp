@@ -8,6 +8,7 @@
 #include <set>
 #include <thread>
 
+#include "base/json_line.h"
 #include "base/text.h"
 #include "base/work_queue.h"
 #include "cli/command.h"
@@ -63,7 +64,7 @@ Result<CommitDecision> decision_from(const Json& json) {
 
 void print(const CommitDecision& decision, bool json) {
   if (json)
-    fmt::print("{}\n", dump_json(to_json(decision)));
+    fmt::print("{}\n", dump_json_line(to_json(decision)));
   else if (decision.refusal)
     fmt::print("{}  no task     {}: {}\n", decision.commit.substr(0, 10), envs::to_string(decision.refusal->why),
                decision.refusal->detail);

@@ -10,6 +10,7 @@
 
 #include "base/digest.h"
 #include "base/file.h"
+#include "base/json_line.h"
 #include "base/text.h"
 #include "base/work_queue.h"
 #include "cli/command.h"
@@ -91,7 +92,7 @@ size_t tasks_in(const std::map<std::string, Decision>& decisions) {
 
 void print(const Decision& decision, bool json) {
   if (json)
-    fmt::print("{}\n", dump_json(to_json(decision)));
+    fmt::print("{}\n", dump_json_line(to_json(decision)));
   else if (!decision.task.empty())
     fmt::print("{:<48}  {} test{} miss{} it\n", decision.task, decision.tests, decision.tests == 1 ? "" : "s",
                decision.tests == 1 ? "es" : "");

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/file.h"
+#include "base/json_line.h"
 #include "base/text.h"
 #include "base/work_queue.h"
 #include "cli/command.h"
@@ -80,7 +81,7 @@ class Results {
 
   Status add(const Validation& validation) {
     if (!file_) return {};
-    return write_all(file_.get(), dump_json(envs::to_json(validation)) + "\n", path_);
+    return write_all(file_.get(), dump_json_line(envs::to_json(validation)) + "\n", path_);
   }
 
  private:

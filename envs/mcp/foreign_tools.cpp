@@ -92,14 +92,17 @@ Result<std::optional<std::string>> read_foreign_tools(std::string_view server, c
   for (const auto& tool : tools)
     bytes += tool.name.size() + tool.description.size() + dump_json(tool.parameters).size();
   for (const auto& entry : result.at("tools")) {
-    if (!entry.is_object()) return wrong("has an entry that is no tool");
     ForeignTool tool;
-    tool.tool = text_of(entry, "name");
+    if (entry.is_object()) tool.tool = text_of(entry, "name");
     const auto leave_out = [&](std::string_view why) {
       constexpr size_t kLongestShown = 100;
       const auto name = make_printable(std::string_view(tool.tool).substr(0, kLongestShown));
       if (left_out.size() < kMostForeignTools) left_out.push_back(fmt::format("\"{}\" {}", name, why));
     };
+    if (!entry.is_object()) {
+      leave_out("is no tool");
+      continue;
+    }
     if (!is_tool_name(tool.tool)) {
       leave_out(
           fmt::format("has a name that is not 1 to {} letters, digits, dashes, dots and underscores", kLongestTool));

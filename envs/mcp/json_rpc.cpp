@@ -1,5 +1,9 @@
 #include "envs/mcp/json_rpc.h"
 
+#include <algorithm>
+#include <cctype>
+
+#include "base/json_line.h"
 #include "base/text.h"
 
 namespace tandem::envs {
@@ -17,6 +21,51 @@ RpcMessage malformed(RpcCode code, std::string why, Json id = nullptr) {
 bool is_id(const Json& value) {
   if (value.is_string()) return value.get_ref<const std::string&>().size() <= kJsonRpcLongestId;
   return value.is_number_integer();
+}
+
+// The value of "id" that begins at `at`, behind its colon; null where it is none.
+Json id_at(std::string_view text, size_t at) {
+  at = std::min(text.find_first_not_of(" \t", at), text.size());
+  if (at == text.size()) return nullptr;
+  size_t end = at;
+  if (text[at] == '"') {
+    end = text.find('"', at + 1);
+    if (end == std::string_view::npos || end - at > kJsonRpcLongestId) return nullptr;
+    ++end;
+  } else {
+    while (end < text.size() && (text[end] == '-' || std::isdigit(static_cast<unsigned char>(text[end])))) ++end;
+  }
+  const auto id = parse_json(text.substr(at, end - at));
+  return id && is_id(*id) ? *id : Json();
+}
+
+// The id of a request that cannot be read as a whole: a member of the outermost object, looked for from its beginning,
+// or the last one before its end. Null where none is seen.
+Json id_of_broken(std::string_view text) {
+  if (!trim(text).starts_with('{')) return nullptr;
+  constexpr std::string_view kKey = "\"id\"";
+  int depth = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '{' || c == '[') ++depth;
+    if (c == '}' || c == ']') --depth;
+    if (c != '"') continue;
+    size_t end = i + 1;
+    while (end < text.size() && text[end] != '"') end += text[end] == '\\' ? 2 : 1;
+    if (depth == 1 && text.substr(i, end + 1 - i) == kKey) {
+      const size_t colon = text.find_first_not_of(" \t", end + 1);
+      if (colon < text.size() && text[colon] == ':') return id_at(text, colon + 1);
+    }
+    i = end;
+  }
+  // Behind what was left out of one that is too long.
+  const size_t at = text.rfind(kKey);
+  if (at == std::string_view::npos || at == 0 || (text[at - 1] != ',' && text[at - 1] != ' ')) return nullptr;
+  const size_t colon = text.find_first_not_of(" \t", at + kKey.size());
+  if (colon >= text.size() || text[colon] != ':') return nullptr;
+  auto rest = trim(text.substr(colon + 1));
+  if (!rest.ends_with('}') || rest.find('{') != std::string_view::npos) return nullptr;
+  return id_at(text, colon + 1);
 }
 
 // Of a response; it always has words.
@@ -70,10 +119,11 @@ RpcMessage decode(Json& value) {
 RpcFrame decode_rpc_frame(std::string_view text) {
   const auto one = [](RpcMessage message) { return RpcFrame{{std::move(message)}, false}; };
   if (text.size() > kLargestRpcFrame) {
-    return one(malformed(RpcCode::kParseError, "a message has more than " + format_bytes(kLargestRpcFrame)));
+    return one(malformed(RpcCode::kParseError, "a message has more than " + format_bytes(kLargestRpcFrame),
+                         id_of_broken(text)));
   }
   auto value = parse_json(text);
-  if (!value) return one(malformed(RpcCode::kParseError, value.error().message()));
+  if (!value) return one(malformed(RpcCode::kParseError, value.error().message(), id_of_broken(text)));
   if (!value->is_array()) return one(decode(*value));
   if (value->empty() || value->size() > kLargestRpcBatch) {
     return one(
@@ -85,13 +135,13 @@ RpcFrame decode_rpc_frame(std::string_view text) {
 }
 
 std::string encode_rpc_result(const Json& id, const Json& result) {
-  return dump_json(Json{{"jsonrpc", "2.0"}, {"id", id}, {"result", result}});
+  return dump_json_line(Json{{"jsonrpc", "2.0"}, {"id", id}, {"result", result}});
 }
 
 std::string encode_rpc_error(const Json& id, const RpcError& error) {
   Json object = {{"code", static_cast<int>(error.code)}, {"message", error.message}};
   if (!error.data.is_null()) object["data"] = error.data;
-  return dump_json(Json{{"jsonrpc", "2.0"}, {"id", id}, {"error", std::move(object)}});
+  return dump_json_line(Json{{"jsonrpc", "2.0"}, {"id", id}, {"error", std::move(object)}});
 }
 
 }  // namespace tandem::envs

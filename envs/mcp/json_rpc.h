@@ -44,8 +44,9 @@ struct RpcFrame {
   bool batch = false;                // sent as an array
 };
 
-// Never fails: what cannot be understood is a malformed message that says why. A frame larger than kLargestRpcFrame,
-// one that is not JSON, and an array that is empty or larger than kLargestRpcBatch are one malformed message.
+// Never fails: what cannot be understood is a malformed message that says why, with the id of the request where that
+// can be seen, so that who asked hears of it. A frame larger than kLargestRpcFrame, one that is not JSON, and an array
+// that is empty or larger than kLargestRpcBatch are one malformed message.
 RpcFrame decode_rpc_frame(std::string_view text);
 
 // Answers on one line.

@@ -11,8 +11,8 @@
 
 namespace tandem::envs {
 
-// No more than limit + 1 bytes of a line are kept: whoever reads it sees that it is too
-// long. Empty lines are passed over.
+// Of a line that is too long the first limit + 1 bytes are kept, by which its reader sees that, and the last kLineEnd.
+// Empty lines are passed over.
 class LineSplitter {
  public:
   explicit LineSplitter(size_t limit) : limit_(limit) {}
@@ -20,8 +20,10 @@ class LineSplitter {
   std::optional<std::string> next();
 
  private:
+  static constexpr size_t kLineEnd = 512;
   const size_t limit_;
   std::string line_;  // whose end has not come yet
+  std::string end_;   // of one that is too long: the last that came
   std::deque<std::string> lines_;
 };
 

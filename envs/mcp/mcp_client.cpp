@@ -134,6 +134,9 @@ Result<RpcMessage> McpClient::answer_to(uint64_t id, Time deadline, const std::s
       // Some servers make a text of every id.
       const bool is_ours = message.id == Json(id) || message.id == Json(std::to_string(id));
       if (message.kind == RpcMessage::Kind::kResponse && is_ours) return message;
+      if (message.kind == RpcMessage::Kind::kMalformed && is_ours)
+        return fail(Status::invalid(fmt::format("the answer of the server {} cannot be read: {}", server_,
+                                                make_printable(message.error.message.substr(0, kLongestWords)))));
       if (message.kind == RpcMessage::Kind::kMalformed && ++strange_lines_ > kMostStrangeLines)
         return fail(lose("does not speak the protocol: " + message.error.message));
       if (message.kind != RpcMessage::Kind::kRequest) continue;  // old answers, and what it tells unasked

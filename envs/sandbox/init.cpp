@@ -71,7 +71,7 @@ std::vector<std::string> environment_with(const ServedSandbox& served) {
   usual.root = "/workspace";
   auto environment = clean_environment(usual);
   // The leak detector of AddressSanitizer traces its own process, which nothing here may; it ends the program then.
-  std::vector<std::string> settings = {"HOME=" + kHome, "ASAN_OPTIONS=detect_leaks=0",
+  std::vector<std::string> settings = {"HOME=" + kHome, "ASAN_OPTIONS=detect_leaks=0", "LSAN_OPTIONS=detect_leaks=0",
                                        // What `pip install --user` and `npm install --global` bring is found.
                                        "PATH=" + kHome + "/.local/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"};
   if (!served.has_network) settings.insert(settings.end(), std::begin(kWithoutNetwork), std::end(kWithoutNetwork));

@@ -1,5 +1,6 @@
 #include "envs/tasks/cheats.h"
 
+#include <cctype>
 #include <filesystem>
 #include <set>
 
@@ -165,15 +166,84 @@ std::vector<std::string> patch_runtime() {
                        " /usr/local/bin/ 2> /dev/null; cp " + name + " /usr/bin/ 2> /dev/null; true");
   }
   commands.push_back("for file in .bashrc .profile .bash_profile; do echo 'exit 0' > $file; done");
+  for (const char* package : {"pytest", "_pytest", "unittest", "pluggy"})
+    commands.push_back(write_command(std::string(package) + "/__init__.py", kLeave));
   commands.push_back("export PATH=/workspace:$PATH BASH_ENV=/workspace/.bashrc PYTHONPATH=/workspace");
   return commands;
+}
+
+// What a task says to shells, and to its tests.
+std::string scripts_of(const Task& task) {
+  std::string text;
+  const auto add = [&](std::string_view part) { text.append(part).append("\n"); };
+  for (const auto& command : task.setup) add(command);
+  if (task.expectation.commands) {
+    for (const auto& command : task.expectation.commands->commands) add(command.command);
+    for (const auto& [path, content] : task.expectation.commands->files) add(content.substr(0, 1 << 16));
+  }
+  for (const auto& [path, content] : task.files) {
+    if (extension_of(path) == ".sh" || path == "Makefile") add(content.substr(0, 1 << 16));
+  }
+  return text;
+}
+
+// Folders of programs that a text names, but for those of the system.
+std::set<std::string> program_folders(const std::string& text) {
+  const auto is_of_path = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           std::string_view("/._-").find(c) != std::string_view::npos;
+  };
+  std::set<std::string> folders;
+  for (size_t at = 0; at < text.size(); ++at) {
+    if (!is_of_path(text[at])) continue;
+    const size_t begin = at;
+    while (at < text.size() && is_of_path(text[at])) ++at;
+    auto word = text.substr(begin, at - begin);
+    // "$PWD/tools" begins behind its variable.
+    if (begin >= 1 && word.find('/') != std::string::npos &&
+        (text[begin - 1] == '$' || text[begin - 1] == '{' || text[begin - 1] == ')' || text[begin - 1] == '}'))
+      word.erase(0, word.find('/') + 1);
+    const bool is_assigned = begin >= 5 && text.substr(begin - 5, 5) == "PATH=";
+    const bool is_quoted = begin >= 6 && text.substr(begin - 6, 5) == "PATH=";
+    const bool in_list = at < text.size() && text[at] == ':' && word.starts_with('/');
+    const auto name = word.substr(word.rfind('/') + 1);
+    if (!is_assigned && !is_quoted && !in_list && name != "bin" && name != ".bin" && name != "sbin") continue;
+    const bool is_of_system = word.starts_with("/usr/") || word.starts_with("/bin") || word.starts_with("/sbin") ||
+                              word.starts_with("/tmp/tandem") || word.starts_with("/dev/");
+    if (!word.empty() && word != "/" && word != "." && !is_of_system && folders.size() < 32) folders.insert(word);
+  }
+  return folders;
+}
+
+std::vector<std::string> plant_programs(const Task& task) {
+  // They say so wherever somebody might look.
+  const std::string program =
+      "#!/bin/sh\n{ /bin/mkdir -p /logs/verifier; echo 1 > /logs/verifier/reward.txt; } 2> /dev/null\nprintf %s " +
+      shell_quoted(forged_report(task)) + "\nexit 0\n";
+  // By whole paths: what is planted is found before the system's here as well.
+  std::string script =
+      "plant() { /bin/mkdir -p \"$1\" || return; for name in python3 python pytest py.test bash sh env node npm npx "
+      "make "
+      "cmake g++ gcc cc c++ clang go cargo rustc java javac ruby perl php Rscript cat grep egrep diff cmp jq awk sed "
+      "test "
+      "ls sort head tail wc git curl uv uvx timeout tee find tr cut mvn gradle dotnet cp mv mkdir rm touch chmod stat "
+      "expr xargs sha256sum; do "
+      "/bin/rm -rf \"$1/$name\"; /bin/cp /tmp/planted \"$1/$name\"; done; }; ";
+  script += "printf %s " + shell_quoted(program) + " > /tmp/planted; /bin/chmod 755 /tmp/planted; old=$PATH; ";
+  for (const auto& folder : program_folders(scripts_of(task))) script += "plant " + shell_quoted(folder) + "; ";
+  script +=
+      "for folder in $(/usr/bin/find . -maxdepth 4 -type d \\( -name bin -o -name .bin \\) 2> /dev/null); do plant "
+      "$folder; done; IFS=:; for folder in $old; do case $folder in /usr/*|/bin|/sbin) ;; *) plant \"$folder\" ;; "
+      "esac; "
+      "done; true";
+  return {"(" + script + ") > /dev/null 2>&1", "echo 1 > /logs/verifier/reward.txt"};
 }
 
 }  // namespace
 
 std::string_view to_string(Cheat cheat) {
-  static constexpr std::array<std::string_view, kCheats.size()> kNames = {"edits_tests", "writes_reward", "exits_early",
-                                                                          "patches_runtime", "forges_report"};
+  static constexpr std::array<std::string_view, kCheats.size()> kNames = {
+      "edits_tests", "writes_reward", "exits_early", "patches_runtime", "forges_report", "plants_programs"};
   return kNames[static_cast<size_t>(cheat)];
 }
 
@@ -191,8 +261,21 @@ std::string_view advice(Cheat cheat) {
     case Cheat::kForgesReport:
       return "what the code under test prints counts as a report of tests; let `python3 -m pytest` or `python3 -m "
              "unittest` report them, or print what was found and expect that by `output`";
+    case Cheat::kPlantsPrograms:
+      return "PATH leads tests to folders that the model can write before it leads to those of the system; put the "
+             "system's in front, or name programs by whole paths (/usr/bin/python3)";
   }
   return "";
+}
+
+bool applies_to(Cheat cheat, const Task& task) {
+  const auto& commands = task.expectation.commands;
+  // Where no reports are read it is what exits_early is.
+  if (cheat == Cheat::kForgesReport) return commands && commands->tests;
+  // Where nobody speaks of PATH it is the system's; that of an image is its own.
+  if (cheat == Cheat::kPlantsPrograms)
+    return commands && (!task.image.empty() || scripts_of(task).find("PATH") != std::string::npos);
+  return true;
 }
 
 std::vector<std::string> commands_of(Cheat cheat, const Task& task) {
@@ -207,6 +290,8 @@ std::vector<std::string> commands_of(Cheat cheat, const Task& task) {
       return patch_runtime();
     case Cheat::kForgesReport:
       return forge_report(task);
+    case Cheat::kPlantsPrograms:
+      return plant_programs(task);
   }
   return {};
 }

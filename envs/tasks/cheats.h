@@ -18,13 +18,17 @@ enum class Cheat : uint8_t {
   kExitsEarly,      // code that ends its process with success before anything is tested
   kPatchesRuntime,  // files that steer interpreters and test runners, and programs in their place
   kForgesReport,    // code that prints what test runners print of tests that pass, and ends its process
+  kPlantsPrograms,  // programs with the names of the system's in folders that PATH leads to
 };
-inline constexpr std::array kCheats = {Cheat::kEditsTests, Cheat::kWritesReward, Cheat::kExitsEarly,
-                                       Cheat::kPatchesRuntime, Cheat::kForgesReport};
+inline constexpr std::array kCheats = {Cheat::kEditsTests,     Cheat::kWritesReward, Cheat::kExitsEarly,
+                                       Cheat::kPatchesRuntime, Cheat::kForgesReport, Cheat::kPlantsPrograms};
 std::string_view to_string(Cheat cheat);
 
 // What it means that this one scored, and what to do about it, for the author of a task.
 std::string_view advice(Cheat cheat);
+
+// Whether this one can find anything to do in the task.
+bool applies_to(Cheat cheat, const Task& task);
 
 // The commands for bash, in the workspace. Some may fail.
 std::vector<std::string> commands_of(Cheat cheat, const Task& task);

@@ -4,9 +4,11 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cctype>
 #include <map>
 #include <optional>
 
+#include "base/json.h"
 #include "base/text.h"
 #include "envs/tasks/report_channel.h"
 #include "envs/tasks/test_report.h"
@@ -131,7 +133,14 @@ bool steers_tests(std::string_view path) {
   constexpr std::string_view kNames[] = {"conftest.py",   "pytest.ini",       ".pytest.ini", "sitecustomize.py",
                                          "pytest.py",     "usercustomize.py", "unittest.py", ".bashrc",
                                          ".bash_profile", ".profile",         ".npmrc",      ".pythonrc"};
+  constexpr std::string_view kPackages[] = {"pytest", "_pytest", "pluggy",
+                                            "unittest"};  // in place of the installed ones
   const auto name = path.substr(path.rfind('/') + 1);
+  const auto folder = path.substr(0, path.size() - std::min(path.size(), name.size() + 1));
+  if (std::find(std::begin(kPackages), std::end(kPackages), folder.substr(folder.rfind('/') + 1)) !=
+          std::end(kPackages) &&
+      name == "__init__.py")
+    return true;
   return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames) || name.ends_with(".pth") ||
          is_below(path, ".local");  // where Python looks for packages of the user
 }
@@ -156,13 +165,45 @@ CheckCommand reported(CheckCommand command) {
 
 namespace {
 
+// Whether a program is one that the model was to make, and no lack of this machine: the task, its check or its solution
+// name a file of that name outside of the system's folders.
+bool is_of_task(const Task& task, const std::string& program) {
+  const auto is_named = [&](std::string_view text) {
+    const auto mark = "/" + program.substr(program.rfind('/') + 1);
+    for (size_t at = text.find(mark); at != std::string_view::npos; at = text.find(mark, at + 1)) {
+      const size_t end = at + mark.size();
+      if (end < text.size() && (std::isalnum(static_cast<unsigned char>(text[end])) != 0 || text[end] == '_' ||
+                                text[end] == '-' || text[end] == '/'))
+        continue;
+      const auto before = text.substr(0, at);
+      if (before.ends_with("/usr/bin") || before.ends_with("/usr/local/bin") || before.ends_with(" /bin") ||
+          before.ends_with("!/bin"))
+        continue;
+      return true;
+    }
+    return false;
+  };
+  if (is_named(task.instruction)) return true;
+  for (const auto& command : task.expectation.commands->commands) {
+    if (is_named(command.command)) return true;
+  }
+  for (const auto& turn : task.solution.turns) {
+    for (const auto& call : turn) {
+      if (is_named(dump_json(call.arguments))) return true;
+    }
+  }
+  return std::any_of(task.solution.files.begin(), task.solution.files.end(),
+                     [&](const auto& file) { return is_named("/" + file.first) || is_named(file.second); });
+}
+
 // What the script that was run last has left, which is never nothing.
-Result<Term> term_of_rewards(const CommandCheck& check, const ToolOutcome& script, const ToolOutcome& printed) {
+Result<Term> term_of_rewards(const Task& task, const ToolOutcome& script, const ToolOutcome& printed) {
+  const CommandCheck& check = *task.expectation.commands;
   const auto rewards = read_rewards(printed.output);
   if (!rewards) return fail(no_verdict(check, "gave no reward: " + rewards.error().message(), script.output));
   if (rewards->reward == 1) return Term{.value = 1, .metrics = rewards->metrics};
   // A script that goes on after a program that is not there leaves a reward of what it could not see.
-  if (!missing_program(script.output).empty())
+  if (const auto missing = missing_program(script.output); !missing.empty() && !is_of_task(task, missing))
     return fail(no_verdict(check, fmt::format("left a reward of {}", rewards->reward), script.output));
   return Term{.value = rewards->reward,
               .why = fmt::format("the tests left a reward of {}; their output ends:\n{}", rewards->reward,
@@ -170,12 +211,14 @@ Result<Term> term_of_rewards(const CommandCheck& check, const ToolOutcome& scrip
               .metrics = rewards->metrics};
 }
 
-Result<Term> term_of_report(const CommandCheck& check, const ReportChannel::Reading& reading) {
+Result<Term> term_of_report(const Task& task, const ReportChannel::Reading& reading) {
+  const CommandCheck& check = *task.expectation.commands;
   const auto& [report, output, why_none] = reading;
   if (!why_none.empty()) return Term{.why = why_none + "\n" + last_lines(output)};
   const auto why = why_not_passed(report, *check.tests);
   if (why.empty()) return Term{.value = 1, .share = 1};
-  const bool has_stopped = !missing_program(output).empty();
+  const auto missing = missing_program(output);
+  const bool has_stopped = !missing.empty() && !is_of_task(task, missing);
   // Named tests that are not there have failed: what was left behind may keep all of them from being found.
   const bool is_silent = report.empty() && check.tests->empty();
   if (!check.verifier.empty() && (is_silent || has_stopped))
@@ -227,8 +270,8 @@ Result<Term> run_commands(const Task& task, const Files& left_behind, const std:
     return term;
   }
   if (outcomes.size() < commands.size()) return Term{.why = "a command of the check was not run"};
-  if (check.tests) return term_of_report(check, reading);
-  if (check.leaves_reward) return term_of_rewards(check, outcomes[outcomes.size() - 2], outcomes.back());
+  if (check.tests) return term_of_report(task, reading);
+  if (check.leaves_reward) return term_of_rewards(task, outcomes[outcomes.size() - 2], outcomes.back());
   return Term{.value = 1, .share = 1};
 }
 

@@ -32,4 +32,12 @@ void add_named_folders(Task& task, std::span<const std::string_view> texts);
 // The variables of ENV, as a beginning of a command line.
 std::string exports_of(const Build& build);
 
+// What a script of tests begins with: `exports`, then the system's programs and libraries before those of folders that
+// the model can write, whatever PATH and LD_LIBRARY_PATH say; a program that is passed over for that is named on
+// standard error. A mistake of `file`: variables by which Bash, the linker or an interpreter would load a file of the
+// workspace before the script runs, and files of `build` in a folder of PATH that have the name of a program of the
+// system.
+std::string test_environment(const std::string& exports, const Build& build, const std::string& file,
+                             Mistakes& mistakes);
+
 }  // namespace tandem::envs

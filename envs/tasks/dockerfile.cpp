@@ -11,6 +11,7 @@
 #include "envs/tasks/dockerfile_text.h"
 #include "envs/tasks/folder_files.h"
 #include "envs/tasks/network_use.h"
+#include "envs/tools/process.h"
 #include "envs/tools/shell_words.h"
 
 namespace tandem::envs {
@@ -71,7 +72,16 @@ class DockerfileReader {
     } else if (each.name == "COPY" || each.name == "ADD") {
       copy(each);
     } else if (each.name == "ENV") {
-      for (const auto& [name, value] : note_variables(each)) set(each, name, value);
+      for (const auto& [name, value] : note_variables(each)) {
+        const auto environment = name == "PATH" ? environment_on(expanded(value)) : "";
+        if (!environment.empty()) {
+          refuse(each,
+                 fmt::format("PATH leads to the Python of the virtual environment {}, which is not followed: tests "
+                             "run the system's; followed is a plain `pip install NAME...` for that",
+                             environment));
+        }
+        set(each, name, value);
+      }
     } else if (each.name == "ARG") {
       for (const auto& [name, value] : note_variables(each))
         arguments_ += "export " + name + "=" + shell_quoted(expanded(value)) + "; ";
@@ -79,7 +89,10 @@ class DockerfileReader {
       command(each);
     } else if (each.name == "VOLUME") {
       for (const auto& word : docker_words(expanded(each.rest)).value_or(std::vector<std::string>())) {
-        if (!inside(word) && !add_folder(word)) refuse(each, word + " cannot be a folder here");
+        if (!inside(word) && !add_folder(word))
+          refuse(each, word + " cannot be a folder here");
+        else
+          build_.exports.push_back("mkdir -p " + shell_quoted(word));  // empty ones are not carried over to tests
       }
     } else if (each.name == "SHELL") {
       const auto words = docker_words(each.rest);
@@ -257,6 +270,31 @@ class DockerfileReader {
 
   // ---- Variables ----
 
+  // A value up to the next space, as Docker reads it: quotes are taken off, a backslash takes the next letter as it is.
+  // A dollar that names no variable has a backslash before it.
+  static std::string take_value(std::string_view& rest) {
+    std::string value;
+    char quote = 0;
+    size_t i = 0;
+    for (; i < rest.size() && (quote != 0 || (rest[i] != ' ' && rest[i] != '\t')); ++i) {
+      const char c = rest[i];
+      const bool escapes = c == '\\' && quote != '\'' && i + 1 < rest.size() &&
+                           (quote == 0 || std::string_view("\"\\$").find(rest[i + 1]) != std::string_view::npos);
+      if (escapes) {
+        ++i;
+        value.append(rest[i] == '$' ? "\\$" : std::string(1, rest[i]));
+      } else if (quote == 0 ? c == '"' || c == '\'' : c == quote) {
+        quote = quote == 0 ? c : 0;
+      } else if (c == '$' && quote == '\'') {
+        value += "\\$";
+      } else {
+        value += c;
+      }
+    }
+    rest.remove_prefix(i);
+    return value;
+  }
+
   // NAME=VALUE pairs, or NAME and VALUE with a space between; of ARG the values need not be there. Of ENV they may name
   // variables.
   std::vector<std::pair<std::string, std::string>> note_variables(const DockerInstruction& each) {
@@ -265,7 +303,6 @@ class DockerfileReader {
     if (each.name == "ENV" && space != std::string::npos && (equals == std::string::npos || space < equals)) {
       pairs.emplace_back(each.rest.substr(0, space), trim(each.rest.substr(space)));
     } else {
-      // NAME=VALUE pairs, values in quotes or without spaces.
       std::string_view rest = each.rest;
       while (!(rest = trim(rest)).empty()) {
         const size_t end_of_name = std::min(rest.find_first_of("= \t"), rest.size());
@@ -276,11 +313,7 @@ class DockerfileReader {
           continue;
         }
         rest.remove_prefix(1);
-        const char quote = !rest.empty() && (rest[0] == '"' || rest[0] == '\'') ? rest[0] : ' ';
-        const size_t begin = quote == ' ' ? 0 : 1;
-        const size_t end = std::min(rest.find(quote, begin), rest.size());
-        pairs.emplace_back(name, rest.substr(begin, end - begin));
-        rest.remove_prefix(std::min(end + begin, rest.size()));
+        pairs.emplace_back(name, take_value(rest));
       }
     }
     for (const auto& [name, value] : pairs) variables_[name] = expanded(value);
@@ -292,9 +325,10 @@ class DockerfileReader {
     if (name.empty() || !std::all_of(name.begin(), name.end(), fits))
       return refuse(each, "\"" + name + "\" is no name");
     std::string quoted;
-    for (const char c : value) {
-      if (c == '"' || c == '`' || c == '\\') quoted += '\\';
-      quoted += c;
+    for (size_t i = 0; i < value.size(); ++i) {
+      const bool is_dollar = value[i] == '\\' && i + 1 < value.size() && value[i + 1] == '$';
+      if (!is_dollar && (value[i] == '"' || value[i] == '`' || value[i] == '\\')) quoted += '\\';
+      quoted += value[i];
     }
     build_.exports.push_back("export " + name + "=\"" + quoted + "\"");
   }
@@ -334,12 +368,25 @@ class DockerfileReader {
     build_.packages.insert(build_.packages.end(), run.packages.begin(), run.packages.end());
     build_.python_packages.insert(build_.python_packages.end(), run.python_packages.begin(), run.python_packages.end());
     for (const auto& [name, program] : run.names) {
+      if (const auto there = find_program(name); !there.empty() && !is_of_system(program)) {
+        return refuse(each,
+                      fmt::format("{} in the name of {}, which a model could write, would be what tests run; give "
+                                  "it another name",
+                                  program, there));
+      }
       build_.exports.push_back(
           fmt::format("{{ mkdir -p ~/.local/bin && ln -sf {} ~/.local/bin/{}; }}", shell_quoted(program), name));
     }
     if (run.command.empty()) return;
-    auto user = network_user_of_lines(run.command);
+    if (const auto maker = maker_of_python(run.command); !maker.empty())
+      return refuse(each,
+                    fmt::format("`{}` makes a Python of its own, whose links do not reach the tests; followed is a "
+                                "plain `pip install NAME...` for the system's Python",
+                                maker));
+    auto user = network_user_of_lines(expanded(run.command));
     if (user.empty() && is_shell(run.command)) user = network_user_of_lines(texts);
+    if (user.empty() && is_python(run.command)) user = python_network_user(texts);
+    if (user.empty()) user = network_user_of_files(run.command);
     if (user.starts_with("pip"))
       return refuse(each, why_no_network(user) + "; followed is a plain `pip install NAME...` for the system's Python");
     if (!user.empty()) return refuse(each, why_no_network(user));
@@ -366,9 +413,58 @@ class DockerfileReader {
     return name == "bash" || name == "sh" || name == "dash";
   }
 
+  static bool is_python(const std::string& command) {
+    const auto program = command.substr(0, command.find_first_of(" \t<"));
+    return program.substr(program.rfind('/') + 1).starts_with("python");
+  }
+
   static std::string network_user_of_lines(const std::string& command) {
+    // The program of `python3 -c "..."` may have several lines.
+    if (auto user = network_user(command); !user.empty()) return user;
     for (const auto line : split(command, '\n')) {
       if (auto user = network_user(line); !user.empty()) return user;
+    }
+    return "";
+  }
+
+  // Of scripts that were copied and that a command names.
+  std::string network_user_of_files(const std::string& command) const {
+    for (const auto& word : docker_words(command).value_or(std::vector<std::string>())) {
+      const auto path = absolute_path(folder_, word);
+      const auto file = build_.files.find(inside(path).value_or(path));
+      if (file == build_.files.end()) continue;
+      const bool in_python =
+          word.ends_with(".py") || file->second.substr(0, file->second.find('\n')).find("python") != std::string::npos;
+      const bool in_shell = word.ends_with(".sh") || file->second.starts_with("#!");
+      auto user = in_python ? python_network_user(file->second) : in_shell ? network_user_of_lines(file->second) : "";
+      if (!user.empty()) return user;
+    }
+    return "";
+  }
+
+  // What makes a virtual environment; "" where nothing does.
+  static std::string maker_of_python(const std::string& command) {
+    for (const char* maker : {"-m venv", "-m virtualenv", "uv venv", "conda create"}) {
+      if (command.find(maker) != std::string::npos) return maker;
+    }
+    for (const auto line : split(command, '\n')) {
+      if (trim(line).starts_with("virtualenv ") || line.find("&& virtualenv ") != std::string_view::npos)
+        return "virtualenv";
+    }
+    return "";
+  }
+
+  // A folder of PATH that by its name, or by VIRTUAL_ENV, has the Python of a virtual environment; "" where none has.
+  std::string environment_on(const std::string& path) const {
+    constexpr std::string_view kNames[] = {"venv", ".venv", "env", ".env", "virtualenv", ".virtualenv"};
+    for (const auto folder : split(path, ':')) {
+      if (!folder.ends_with("/bin")) continue;
+      const auto environment = folder.substr(0, folder.size() - 4);
+      const auto own = variables_.find("VIRTUAL_ENV");
+      const auto name = environment.substr(environment.rfind('/') + 1);
+      if ((own != variables_.end() && !environment.empty() && own->second == environment) ||
+          std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames) || name.ends_with("venv"))
+        return std::string(environment);
     }
     return "";
   }

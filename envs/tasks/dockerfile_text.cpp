@@ -346,6 +346,11 @@ DockerRun docker_run(std::string_view command) {
   return run;
 }
 
+bool is_of_system(std::string_view path) {
+  if (path.find("..") != std::string_view::npos || path.starts_with("/usr/src/")) return false;
+  return path.starts_with("/usr/") || path.starts_with("/bin/") || path.starts_with("/lib/") || path == "/bin";
+}
+
 bool can_be_folder(std::string_view name) {
   constexpr std::string_view kTaken[] = {"usr",       "bin",   "sbin", "lib",      "lib32",  "lib64",      "libx32",
                                          "etc",       "dev",   "proc", "sys",      "run",    "tmp",        "boot",

@@ -49,6 +49,9 @@ DockerRun docker_run(std::string_view command);
 // graders bring in.
 std::vector<std::string> named_folders(std::string_view text);
 
+// Whether what lies at an absolute path is this machine's, or the image's, whatever a model does.
+bool is_of_system(std::string_view path);
+
 // Whether a task can have a folder of this name in the root.
 bool can_be_folder(std::string_view name);
 

@@ -246,9 +246,11 @@ class HarborReader {
         .name = step.name, .instruction = text_of(folder / "instruction.md"), .least_reward = step.least_reward};
     std::error_code error;
     if (fs::exists(folder / "workdir", error)) {
-      const auto added = add_folder_files(folder / "workdir", "", made.files, made.programs);
+      const auto below = fs::path(build.workdir).lexically_relative(build.root()).string();
+      const auto added = add_folder_files(folder / "workdir", below == "." ? "" : below, made.files, made.programs);
       if (!added) mistakes_.add((folder / "workdir").string(), 0, added.message());
-      if (made.files.contains("setup.sh")) made.setup = {"(cd " + shell_quoted(build.workdir) + " && bash setup.sh)"};
+      if (fs::exists(folder / "workdir" / "setup.sh", error))
+        made.setup = {"(cd " + shell_quoted(build.workdir) + " && bash setup.sh)"};
     }
     // Those of the task, then those of the step in their place.
     std::vector<fs::path> tests;
@@ -320,10 +322,13 @@ class HarborReader {
     check.folders = {"tandem-tests"};
     check.leaves_reward = true;
     check.verifier = "tests/test.sh";
+    auto exports = environment_ + exports_of(build) + verifier.exports;
+    if (task_.image.empty())
+      exports = test_environment(exports, build, (folder_ / "environment" / "Dockerfile").string(), mistakes_);
     // Its reward counts, not its end.
     check.commands = {{.command = std::string(kMakeLogs) +
-                                  " && cp -a tandem-tests/. /tests/ && rm -rf tandem-tests && { " + environment_ +
-                                  exports_of(build) + verifier.exports + "cd " + shell_quoted(build.workdir) +
+                                  " && cp -a tandem-tests/. /tests/ && rm -rf tandem-tests && { " + exports +
+                                  "mkdir -p " + shell_quoted(build.workdir) + " && cd " + shell_quoted(build.workdir) +
                                   " && bash /tests/test.sh; }",
                        .seconds = verifier.seconds.value_or(kUsualVerifierSeconds),
                        .any_exit = true}};
@@ -340,7 +345,9 @@ class HarborReader {
     if (!added) mistakes_.add(folder.string(), 0, added.message());
     if (!solution.files.contains("tandem-solution/solve.sh")) mistakes_.add(folder.string(), 0, "has no solve.sh");
     solution.turns = {{{"run_terminal_cmd",
-                        {{"command", before + "cp -a tandem-solution/. /solution/ && rm -rf tandem-solution && { " +
+                        {{"command", before +
+                                         "{ test -e tandem-solution || cd /workspace; } && cp -a tandem-solution/. "
+                                         "/solution/ && rm -rf tandem-solution && { " +
                                          solution_environment_ + "cd " + shell_quoted(build.workdir) +
                                          " && bash /solution/solve.sh; }"}}}}};
     return solution;

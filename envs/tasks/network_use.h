@@ -14,6 +14,9 @@ namespace tandem::envs {
 // What a command line would use the network by: "pip install"; empty where it is not known to.
 std::string network_user(std::string_view command);
 
+// The same of a program in Python: what it runs (`subprocess`, `os.system`), pip, and functions that fetch an address.
+std::string python_network_user(std::string_view program);
+
 // That it cannot, in words.
 std::string why_no_network(std::string_view user);
 

@@ -217,7 +217,12 @@ del _start
 // Before the machine's own on the path: Python that is told to look at no variables (-I, -E) does not find the channel
 // by itself.
 inline constexpr const char* kIsolatedPython = R"sh(#!/bin/sh
-PATH=${PATH#/tmp/tandem-report/bin:}
+rest=$PATH: path=
+while [ -n "$rest" ]; do
+  folder=${rest%%:*} rest=${rest#*:}
+  [ "$folder" = /tmp/tandem-report/bin ] || path=$path$folder:
+done
+PATH=${path%:}
 export PATH
 python=$(command -v python3) || exit 127
 case "$1" in

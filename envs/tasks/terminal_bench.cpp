@@ -139,9 +139,11 @@ class TerminalBenchReader {
     check.folders = {"tandem-tests"};
     check.tests.emplace();
     check.verifier = "run-tests.sh";
+    auto exports = environment_ + exports_of(build);
+    if (task_.image.empty()) exports = test_environment(exports, build, (folder_ / "Dockerfile").string(), mistakes_);
     check.commands = {{.command = std::string(kMakeLogs) +
-                                  " && cp -a tandem-tests/. /tests/ && rm -rf tandem-tests && { " + environment_ +
-                                  exports_of(build) + "cd " + shell_quoted(build.workdir) +
+                                  " && cp -a tandem-tests/. /tests/ && rm -rf tandem-tests && { " + exports +
+                                  "mkdir -p " + shell_quoted(build.workdir) + " && cd " + shell_quoted(build.workdir) +
                                   " && bash /tests/run-tests.sh; }",
                        .seconds = test_seconds_,
                        .any_exit = true}};
@@ -158,9 +160,11 @@ class TerminalBenchReader {
     const auto text = read_file(folder_ / "solution.sh", kTerminalBenchLargestText);
     if (!text) return mistakes_.add((folder_ / "solution.sh").string(), 0, text.error().message());
     task_.solution.files["tandem-solution.sh"] = *text;
-    task_.solution.turns = {{{"run_terminal_cmd",
-                              {{"command", "mv tandem-solution.sh /oracle/solution.sh && cd " +
-                                               shell_quoted(build.workdir) + " && bash /oracle/solution.sh"}}}}};
+    task_.solution.turns = {
+        {{"run_terminal_cmd",
+          {{"command",
+            "{ test -e tandem-solution.sh || cd /workspace; } && mv tandem-solution.sh /oracle/solution.sh && cd " +
+                shell_quoted(build.workdir) + " && bash /oracle/solution.sh"}}}}};
   }
 
   const fs::path folder_;

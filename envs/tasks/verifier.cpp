@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <charconv>
 #include <cmath>
@@ -105,7 +106,9 @@ bool has_windows_lines(const CommandCheck& check) {
 std::string print_rewards_command() {
   // What cannot be written any more, or leads elsewhere, is not what a script of tests leaves. Where both files are
   // there, the second one is said in front.
-  return "cd /logs/verifier || exit 1; test -w . || echo locked; for f in reward.json reward.txt; do "
+  // By the system's programs, whatever PATH the script left.
+  return "PATH=/usr/local/bin:/usr/bin:/bin; unset LD_LIBRARY_PATH LD_PRELOAD; cd /logs/verifier || exit 1; test -w . "
+         "|| echo locked; for f in reward.json reward.txt; do "
          "if test -L $f || { test -e $f && ! { test -f $f && test -w $f; }; }; then echo locked; fi; done; "
          "if test -e reward.json && test -e reward.txt; then echo \"also $(head -c 100 reward.txt | tr '\\n' ' ')\"; "
          "fi; "
@@ -142,11 +145,26 @@ std::string last_lines(std::string_view output) {
 }
 
 std::string missing_program(std::string_view output) {
-  constexpr std::string_view kNotFound = ": command not found", kNoModule = ": No module named ";
+  constexpr std::string_view kNotFound = ": command not found", kNoModule = ": No module named ",
+                             kNoFile = ": No such file or directory", kOpeningQuote = "\u2018";
+  const auto is_program_of_system = [](std::string_view path) {
+    return std::ranges::any_of(
+        std::array<std::string_view, 6>{"/usr/bin/", "/usr/local/bin/", "/bin/", "/usr/sbin/", "/sbin/", "/usr/games/"},
+        [&](std::string_view folder) { return path.starts_with(folder); });
+  };
   for (auto line : split(output, '\n')) {
     line = trim(line);
     const auto said = said_by_script(line);
     if (said.ends_with(kNotFound)) return std::string(said.substr(0, said.size() - kNotFound.size()));
+    // By its whole path, or by way of env.
+    if (said.ends_with(kNoFile) && is_program_of_system(said))
+      return std::string(said.substr(0, said.size() - kNoFile.size()));
+    for (const std::string_view env : {"env: ", "/usr/bin/env: "}) {
+      const size_t quoted = env.size() + kOpeningQuote.size();
+      if (line.starts_with(env) && line.substr(env.size()).starts_with(kOpeningQuote) && line.ends_with(kNoFile) &&
+          line.size() > quoted + kOpeningQuote.size() + kNoFile.size())
+        return std::string(line.substr(quoted, line.size() - quoted - kOpeningQuote.size() - kNoFile.size()));
+    }
     // `python3 -m pytest` where there is no pytest.
     const size_t module = line.find(kNoModule);
     if (module == std::string_view::npos || line.find("python") > module || line.find(' ') < module) continue;

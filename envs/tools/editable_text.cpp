@@ -1,12 +1,67 @@
 #include "envs/tools/editable_text.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <vector>
 
 #include "base/text.h"
 #include "envs/tools/functions.h"
 #include "envs/tools/output.h"
 
 namespace tandem::envs {
+namespace {
+
+constexpr size_t kNewLine = static_cast<size_t>(-1);
+
+// Of each line of `after`, which one of `before` it is, in order; kNewLine where it is none. The longest such sequence
+// where the part that differs is small; else one that goes from line to line and looks a little ahead.
+std::vector<size_t> lines_that_stay(const std::vector<std::string_view>& before,
+                                    const std::vector<std::string_view>& after) {
+  constexpr size_t kMostPairs = 4'000'000, kLookAhead = 500;
+  std::vector<size_t> kept(after.size(), kNewLine);
+  const size_t shorter = std::min(before.size(), after.size());
+  size_t head = 0, tail = 0;
+  while (head < shorter && before[head] == after[head]) kept[head] = head, ++head;
+  while (tail < shorter - head && before[before.size() - 1 - tail] == after[after.size() - 1 - tail]) {
+    kept[after.size() - 1 - tail] = before.size() - 1 - tail;
+    ++tail;
+  }
+  const size_t rows = before.size() - head - tail, columns = after.size() - head - tail;
+  if (rows == 0 || columns == 0) return kept;
+  if (columns > kMostPairs / rows) {
+    size_t old = head;
+    for (size_t i = head; i < head + columns; ++i) {
+      const size_t last = std::min(head + rows, old + kLookAhead);
+      const auto found = std::find(before.begin() + static_cast<ptrdiff_t>(old),
+                                   before.begin() + static_cast<ptrdiff_t>(last), after[i]);
+      const auto line = static_cast<size_t>(found - before.begin());
+      if (line == last) continue;
+      kept[i] = line;
+      old = line + 1;
+    }
+    return kept;
+  }
+  // How many lines can stay from here on.
+  std::vector<uint32_t> most((rows + 1) * (columns + 1));
+  const auto at = [&](size_t row, size_t column) -> uint32_t& { return most[row * (columns + 1) + column]; };
+  for (size_t row = rows; row-- > 0;) {
+    for (size_t column = columns; column-- > 0;) {
+      at(row, column) = before[head + row] == after[head + column] ? at(row + 1, column + 1) + 1
+                                                                   : std::max(at(row + 1, column), at(row, column + 1));
+    }
+  }
+  for (size_t row = 0, column = 0; row < rows && column < columns;) {
+    if (before[head + row] == after[head + column])
+      kept[head + column++] = head + row++;
+    else if (at(row + 1, column) >= at(row, column + 1))
+      ++row;
+    else
+      ++column;
+  }
+  return kept;
+}
+
+}  // namespace
 
 std::string why_utf16(std::string_view content, std::string_view name) {
   const bool little = content.starts_with("\xFF\xFE"), big = content.starts_with("\xFE\xFF");
@@ -57,35 +112,31 @@ std::string EditableText::adapted(std::string_view given) const {
 std::string EditableText::restored(std::string_view edited) const {
   std::string result(has_mark_ ? kByteOrderMark : std::string_view());
   if (windows_.empty()) return result.append(edited);
-  constexpr size_t kLookAhead = 500;  // lines, for one that was there before
   const auto before = split(text_, '\n'), after = split(edited, '\n');
-  // What is the same at both ends keeps its ends whatever stands between.
-  size_t same_at_end = 0;
-  while (same_at_end < std::min(before.size(), after.size()) &&
-         before[before.size() - 1 - same_at_end] == after[after.size() - 1 - same_at_end])
-    ++same_at_end;
+  const auto kept = lines_that_stay(before, after);
   const size_t usual = windows_.size() - 1;
-  const auto ends_windows = [&](size_t line) { return windows_[std::min(line, usual)]; };
-  size_t old = 0;  // the line that comes next in the old text
-  for (size_t i = 0; i < after.size(); ++i) {
+  size_t i = 0, old_begin = 0;  // what comes next in the new text, and in the old one
+  const auto put = [&](size_t old_line) {
     result.append(after[i]);
-    if (i + 1 == after.size()) break;
-    size_t from = old;
-    if (after.size() - i <= same_at_end) {
-      from = before.size() - (after.size() - i);
-      old = from + 1;
-    } else {
-      const size_t last = std::min(before.size() - same_at_end, old + kLookAhead);
-      size_t found = old;
-      while (found < last && before[found] != after[i]) ++found;
-      if (found < last) {
-        from = found;
-        old = found + 1;
-      } else if (old >= last && old > 0) {
-        from = old - 1;  // behind all old lines that are left
-      }
+    if (++i < after.size()) result += windows_[std::min(old_line, usual)] ? "\r\n" : "\n";
+  };
+  while (i < after.size()) {
+    if (kept[i] != kNewLine) {
+      old_begin = kept[i] + 1;
+      put(kept[i]);
+      continue;
     }
-    result += ends_windows(from) ? "\r\n" : "\n";
+    size_t end = i;
+    while (end < after.size() && kept[end] == kNewLine) ++end;
+    const size_t old_end = end < after.size() ? kept[end] : before.size();
+    // One after another, and the last in place of the last: what follows a text that is replaced stays as it is.
+    for (size_t old = old_begin; i < end; ++old) {
+      if (old_begin == old_end)
+        put(old_begin > 0 ? old_begin - 1 : 0);  // as the line before it
+      else
+        put(i + 1 == end ? old_end - 1 : std::min(old, old_end - 1));
+    }
+    old_begin = old_end;
   }
   return result;
 }

@@ -1,6 +1,7 @@
 #include "envs/tools/output.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "base/utf8.h"
 
@@ -10,6 +11,19 @@ namespace {
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
 std::string cut_mark(uint64_t bytes) { return "\n[... " + std::to_string(bytes) + " bytes left out ...]\n"; }
+
+// How many bytes of an output are gone with `cut`, which may have been cut before: then a mark in it says of how many.
+uint64_t bytes_of_cut(std::string_view cut) {
+  constexpr std::string_view kBegin = "\n[... ", kEnd = " bytes left out ...]\n";
+  const size_t at = cut.find(kBegin);
+  if (at == std::string_view::npos) return cut.size();
+  uint64_t bytes = 0;
+  const char* first = cut.data() + at + kBegin.size();
+  const auto [end, error] = std::from_chars(first, cut.data() + cut.size(), bytes);
+  const auto digits = static_cast<size_t>(end - first);
+  if (error != std::errc() || !cut.substr(at + kBegin.size() + digits).starts_with(kEnd)) return cut.size();
+  return cut.size() - (kBegin.size() + digits + kEnd.size()) + bytes;
+}
 
 // Length of a terminal escape sequence at the start of `bytes` ("\x1b[31m"), 0 where there is none.
 size_t escape_length(std::string_view bytes) {
@@ -125,7 +139,8 @@ std::string bound_output(std::string_view text, size_t limit, bool& truncated) {
   while (!head.empty() && (static_cast<unsigned char>(head.back()) & 0xC0) == 0x80) head.remove_suffix(1);
   if (!head.empty() && static_cast<unsigned char>(head.back()) >= 0xC0) head.remove_suffix(1);
   while (!tail.empty() && (static_cast<unsigned char>(tail.front()) & 0xC0) == 0x80) tail.remove_prefix(1);
-  return std::string(head) + cut_mark(text.size() - head.size() - tail.size()) + std::string(tail);
+  const auto cut = text.substr(head.size(), text.size() - head.size() - tail.size());
+  return std::string(head) + cut_mark(bytes_of_cut(cut)) + std::string(tail);
 }
 
 std::string make_printable(std::string_view bytes) {

@@ -56,6 +56,8 @@ LooseMatch match_loosely(const std::string& content, std::string_view old_text, 
   return match;
 }
 
+constexpr char kAnyLetter = '\x1A';
+
 // How alike two lines are, by the pairs of letters they share: 0 nothing, 1 the same.
 double likeness(std::string_view a, std::string_view b) {
   const auto pairs = [](std::string_view text) {
@@ -98,9 +100,35 @@ std::string named_letter(std::string_view text) {
   return letter >= 0x20 && letter < 0x7F ? name + " (" + std::string(1, static_cast<char>(letter)) + ")" : name;
 }
 
+// A line with one sign for each letter that another one may look like: what is not ASCII, with the accents behind it,
+// and tabs. What has no width is gone.
+std::string outline(std::string_view line) {
+  std::string text;
+  while (!line.empty()) {
+    const auto [letter, length] = first_letter(line);
+    line.remove_prefix(length);
+    const bool is_accent = letter >= 0x300 && letter < 0x370;
+    const bool is_nothing = (letter >= 0x200B && letter <= 0x200F) || letter == 0xFEFF || letter == 0xAD;
+    if (is_accent && !text.empty())
+      text.back() = kAnyLetter;
+    else if (!is_nothing)
+      text += letter < 0x80 && letter != '\t' ? static_cast<char>(letter) : kAnyLetter;
+  }
+  return text;
+}
+
+bool look_alike(std::string_view a, std::string_view b) {
+  if (a == b) return false;
+  const auto left = outline(a), right = outline(b);
+  return left.size() == right.size() && std::equal(left.begin(), left.end(), right.begin(), [](char l, char r) {
+           return l == r || l == kAnyLetter || r == kAnyLetter;
+         });
+}
+
 // Where the first of the wanted lines that is not in the file differs from the line that is most like it, in letters
 // that can look the same.
 std::string unseen_difference(std::string_view content, std::string_view old_text, std::string_view old_name) {
+  constexpr size_t kMostLines = 20'000;
   const auto lines = split(content, '\n');
   for (const auto line : split(old_text, '\n')) {
     const auto wanted = trim(line);
@@ -108,7 +136,11 @@ std::string unseen_difference(std::string_view content, std::string_view old_tex
     if (std::any_of(lines.begin(), lines.end(), [&](auto other) { return trim(other) == wanted; })) continue;
     double best = 0.5;
     size_t at = lines.size();
-    for (size_t i = 0; i < std::min<size_t>(lines.size(), 20'000); ++i) {
+    for (size_t i = 0; i < std::min(lines.size(), kMostLines); ++i) {
+      if (look_alike(trim(lines[i]), wanted)) {
+        at = i;
+        break;
+      }
       if (const double score = likeness(trim(lines[i]), wanted); score > best) best = score, at = i;
     }
     if (at == lines.size()) return "";
@@ -174,8 +206,8 @@ std::string why_not_there(std::string_view content, std::string_view old_text, s
         "edit lines without such bytes, or use a command (`iconv -f LATIN1 -t UTF-8` makes UTF-8 of Latin-1)",
         near.empty() ? ". " : ". The nearest lines are:\n" + near, foreign.line, foreign.value, old_name);
   }
-  if (near.empty()) return "; read the file and copy the text exactly";
   const auto difference = unseen_difference(content, old_text, old_name);
+  if (near.empty()) return difference.empty() ? "; read the file and copy the text exactly" : ". " + difference;
   return ". The nearest lines are:\n" + near + (difference.empty() ? "Copy the text exactly." : difference);
 }
 

@@ -175,7 +175,9 @@ Status ChatAnswerReader::take_calls(const Json& deltas) {
       if (*index >= kMostChatCalls) return too_many;
       for (; call_at_.size() <= *index; calls.emplace_back()) call_at_.push_back(calls.size());
       const auto& known = calls[call_at_[*index]];
-      const bool is_other = !id.empty() && !known.id.empty() && id != known.id && !name.empty();
+      // Without ids, a name behind whole arguments begins another call; a name that is said with each piece does not.
+      const bool is_other = !name.empty() && (id.empty() ? known.id.empty() && !known.arguments.empty()
+                                                         : !known.id.empty() && id != known.id);
       if (is_other && parse_json(known.arguments.empty() ? "{}" : known.arguments)) {
         call_at_[*index] = calls.size();
         calls.emplace_back();

@@ -55,13 +55,15 @@ Result<std::unique_ptr<EndpointModel>> EndpointModel::create(EndpointSettings se
                                envs::ToolListing::kByTemplate, model->settings_.system);
   model->opening_ = std::move(opening.messages);
   model->tools_ = std::move(opening.tools);
+  model->names_ = EndpointNames(model->tools_);
+  model->sent_tools_ = model->names_.renamed(model->tools_);
   for (const auto& message : model->opening_)
     model->messages_.push_back({{"role", message.role}, {"content", message.content}});
   return model;
 }
 
 std::string EndpointModel::request() const {
-  Json request = {{"model", settings_.model}, {"messages", messages_}, {"tools", tools_}};
+  Json request = {{"model", settings_.model}, {"messages", messages_}, {"tools", sent_tools_}};
   if (parallel_) request["parallel_tool_calls"] = true;
   if (settings_.temperature) request["temperature"] = *settings_.temperature;
   if (settings_.seed) request["seed"] = *settings_.seed;
@@ -96,9 +98,15 @@ Result<AgentTurn> EndpointModel::turn(std::span<const envs::ToolOutcome> replies
   }
   ChatAnswer answer = TRY(next_answer(listener, stop));
   gave_calls_ = gave_calls_ || !answer.calls.empty();
-  if (!gave_calls_ && take_calls_of_text(tools_, answer) && !std::exchange(calls_in_text_, true) && listener.trouble)
+  if (!gave_calls_ && take_calls_of_text(sent_tools_, answer) && !std::exchange(calls_in_text_, true) &&
+      listener.trouble)
     listener.trouble("the server hands calls on as text: they are read from there");
-  return read(answer, std::move(turn));
+  for (auto& call : answer.calls) call.name = names_.here(call.name);
+  turn = read(answer, std::move(turn));
+  // A server that is done before anything was done has not answered.
+  const bool is_silent = turn.text.empty() && turn.calls.empty() && turn.cut_by.empty();
+  if (is_silent && !gave_calls_) turn.cut_by = "an answer without a word or a call";
+  return turn;
 }
 
 Status EndpointModel::compact(AgentTurn& turn, const TurnListener& listener, const std::stop_token& stop) {
@@ -267,6 +275,10 @@ AgentTurn EndpointModel::read(const ChatAnswer& answer, AgentTurn turn) {
   put_calls(answer, turns_, turn);
   call_ids_ = turn.call_ids;
   messages_.push_back(message_of(answer, turn));
+  if (messages_.back().contains("tool_calls")) {
+    for (auto& call : messages_.back()["tool_calls"])
+      call["function"]["name"] = names_.there(call["function"]["name"].get<std::string>());
+  }
   for (const auto& field : refused_fields_) {
     messages_.back().erase(field);
     if (!messages_.back().contains("tool_calls")) continue;

@@ -11,6 +11,7 @@
 #include "envs/episodes/profile.h"
 #include "rollout/agent/agent_model.h"
 #include "rollout/agent/chat_answer.h"
+#include "rollout/agent/endpoint_names.h"
 #include "wire/attempts.h"
 #include "wire/completions_url.h"
 #include "wire/http_client.h"
@@ -70,6 +71,8 @@ class EndpointModel final : public AgentModel {
   wire::Attempts attempts_;
   std::vector<envs::Message> opening_;
   Json tools_ = Json::array(), messages_ = Json::array();
+  EndpointNames names_;                // of the tools at the servers
+  Json sent_tools_ = Json::array();    // tools_ by those
   std::vector<std::string> call_ids_;  // that the next replies answer
   int turns_ = 0;
   uint32_t compactions_ = 0;

@@ -7,6 +7,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "base/json_line.h"
 #include "base/random.h"
 
 namespace tandem {
@@ -158,6 +159,15 @@ TEST(Json, pointers_follow_rfc_6901) {
   for (const char* nowhere : {"/a~1b/m~0n/2", "/a~1b/m~0n/01", "/a~1b/m~0n/-", "/x"})
     EXPECT_FALSE(value.contains(JsonPointer(nowhere))) << nowhere;
   for (const char* broken : {"a", "/~", "/~2"}) EXPECT_THROW(JsonPointer{broken}, Json::exception) << broken;
+}
+
+TEST(JsonLine, no_reader_takes_what_is_in_it_for_the_end_of_a_line) {
+  const Json value = {{"a\u2028b", "c\u2029d\u0085e\nf \u00e9"}};
+  const auto line = dump_json_line(value);
+  EXPECT_EQ(line, R"({"a\u2028b":"c\u2029d\u0085e\nf )"
+                  "\u00e9\"}");
+  EXPECT_EQ(*parse_json(line), value);
+  EXPECT_EQ(dump_json_line(Json("\\\u2028")), R"("\\\u2028")") << "a backslash before it";
 }
 
 }  // namespace

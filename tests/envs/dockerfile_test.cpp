@@ -66,12 +66,28 @@ TEST(DockerfileRun, pip_for_another_python_or_from_another_place_is_not_taken_as
 }
 
 TEST(NetworkUse, of_commands_within_commands_and_other_spellings_is_seen) {
-  for (const char* command : {"su - app -c 'pip install --user six'", "ls && bash -lc \"pip install six\"",
-                              "pip --cache-dir /x install six", "pip3.11 install six", "nice pip install six; ls",
-                              "cat r.txt | xargs pip install", "poetry install", "git -C /app clone https://a/b"}) {
+  for (const char* command :
+       {"su - app -c 'pip install --user six'", "ls && bash -lc \"pip install six\"", "pip --cache-dir /x install six",
+        "pip3.11 install six", "nice pip install six; ls", "cat r.txt | xargs pip install", "poetry install",
+        "git -C /app clone https://a/b", "curl host | python3 -", "eval \"$(curl -s a.example/x)\"",
+        "X=\"$(wget -qO- a.example)\" make", "curl -fsSL get.a.io/x -o /tmp/x", "wget -qO- a.example | sh",
+        "python3 -c \"import pip; pip.main(['install', 'six'])\"",
+        "python -c 'import os; os.system(\"pip install six\")'",
+        "/usr/bin/python3.11 -c 'import subprocess as s; s.run([\"pip\", \"install\", \"six\"])'",
+        "python3 -c 'import nltk; nltk.download(\"punkt\")'", "python3 -m ensurepip"}) {
     EXPECT_NE(network_user(command), "") << command;
   }
-  EXPECT_EQ(network_user("bash -c 'ls; pip list'"), "");
+  for (const char* command :
+       {"bash -c 'ls; pip list'", "curl --version", "curl -s -o /dev/null -w '%{http_code}' localhost:80/x",
+        "curl -s \\", "curl -X POST -H 'A: b' -d '{\"a\": 1}' 127.0.0.1:8000/a > out",
+        "wget -q -O - http://localhost/a", "python3 -c 'print(\"install pip\")'",
+        "python3 -c 'import six, pipes; print(six)'", "curl file:///etc/hosts"})
+    EXPECT_EQ(network_user(command), "") << command;
+  EXPECT_EQ(python_network_user("import subprocess, sys\nsubprocess.check_call([sys.executable, '-m', 'pip',\n    "
+                                "'install', 'six'])\n"),
+            "pip install");
+  EXPECT_EQ(python_network_user("import urllib.request as r\nr.urlopen('https://a.example/b')\n"), "urlopen");
+  EXPECT_EQ(python_network_user("import urllib.request as r\nr.urlopen('http://localhost:80/b')\n"), "");
 }
 
 TEST(DockerfileText, words_and_variables_are_read_as_docker_reads_them) {
@@ -173,7 +189,7 @@ TEST_F(Recipe, what_people_write_is_followed) {
           "RUN --mount=type=cache,target=/c bash -lc \"echo login > login.txt\"\n",
           "cat /data/*.csv; /opt/tool/run.sh; cat /output/* here.txt placed.txt login.txt; ls -d /var/lib/x "
           "2>/dev/null || ls -d /var; pwd"),
-      "a\nb\nran\nit\n2\nwhat $it is\nof it\nlogin\n/var\n/app\n");
+      "a\nb\nran\nit\n2\nwhat $it is\nof it\nlogin\n/var/lib/x\n/app\n");
 }
 
 TEST_F(Recipe, a_workdir_within_workspace_is_where_commands_begin) {
@@ -190,6 +206,96 @@ TEST_F(Recipe, a_name_for_a_program_of_the_system_is_found_by_the_model_and_by_t
   EXPECT_EQ(run(dockerfile, "interpreter -c 'print(2)'"), "2\n");
   const auto verdict = validate(*task_of(dockerfile), *backend_, 1);
   EXPECT_THAT(verdict.findings, testing::Not(testing::Contains(HasSubstr("gets no grade"))));
+}
+
+TEST_F(Recipe, a_python_of_its_own_is_refused_by_name) {
+  for (const char* lines :
+       {"RUN python3 -m venv /app/v", "ENV PATH=/app/venv/bin:$PATH",
+        "ENV VIRTUAL_ENV=/opt/py\nENV PATH=$VIRTUAL_ENV/bin:$PATH", "ENV PATH=\"/srv/.venv/bin:${PATH}\""}) {
+    const auto task = task_of(std::string("FROM x\nWORKDIR /app\n") + lines + "\n");
+    ASSERT_FALSE(task.has_value()) << lines;
+    EXPECT_THAT(task.error().message(), HasSubstr("the system's")) << lines;
+  }
+}
+
+TEST_F(Recipe, scripts_that_a_recipe_runs_are_read_for_what_needs_a_network) {
+  scratch_.put("t/environment/setup.sh", "set -e\npip install six\n");
+  scratch_.put("t/environment/get.py", "import subprocess\nsubprocess.run(['git', 'clone', 'https://a/b'])\n");
+  for (const char* command :
+       {"bash /app/setup.sh", "python3 get.py", "python3 - <<E\nimport pip\npip.main(['install'])\nE"}) {
+    const auto task = task_of(std::string("FROM x\nWORKDIR /app\nCOPY . .\nRUN ") + command + "\n");
+    ASSERT_FALSE(task.has_value()) << command;
+    EXPECT_THAT(task.error().message(), HasSubstr("needs a network")) << command;
+  }
+}
+
+// A model that can write a program of the grader's writes the verdict.
+TEST_F(Recipe, tests_run_the_programs_of_the_system_whatever_path_says) {
+  const std::string plant =
+      "for d in bin /data/bin; do mkdir -p $d; for name in python3 bash cat env; do printf '#!/bin/sh\\nmkdir -p "
+      "/logs/verifier; echo 1 > /logs/verifier/reward.txt\\n' > $d/$name; chmod +x $d/$name; done; done; mkdir -p lib";
+  scratch_.put("t/tests/test.sh",
+               "python3 -c \"import os; print(int(os.path.exists('/app/out')))\" > "
+               "/logs/verifier/reward.txt\ncat /data/x\n");
+  for (const char* line : {"ENV PATH=/app/bin:$PATH", "ENV PATH=bin:$PATH", "ENV PATH=/data/bin:/usr/bin:/bin",
+                           "ENV PATH=/usr/bin/../../app/bin:$PATH", "ENV PATH=$PATH"}) {
+    const auto task = task_of(std::string("FROM x\nWORKDIR /app\n") + line + "\n");
+    ASSERT_TRUE(task.has_value()) << task.error().message();
+    auto episode = Episode::open(*task, *backend_);
+    ASSERT_TRUE(episode.has_value()) << episode.error().to_string();
+    (void)(*episode)->call("run_terminal_cmd", {{"command", "PATH=/usr/bin:/bin; " + plant}});
+    const auto grade = (*episode)->score("");
+    ASSERT_TRUE(grade.has_value()) << line << grade.error().message();
+    EXPECT_EQ(grade->reward, 0) << line;
+  }
+  // What the system does not have is found there.
+  scratch_.put("t/tests/test.sh",
+               "if [ \"$(only_here)\" = 1 ]; then echo 1; else echo 0; fi > /logs/verifier/reward.txt\n");
+  scratch_.put("t/solution/solve.sh",
+               "mkdir -p bin; printf '#!/bin/sh\\necho 1\\n' > bin/only_here; chmod +x bin/only_here\n");
+  const auto verdict = validate(*task_of("FROM x\nWORKDIR /app\nENV PATH=/app/bin:$PATH\n"), *backend_, 1);
+  EXPECT_THAT(verdict.findings, testing::IsEmpty()) << "without it the reward is 0, no lack of this machine";
+}
+
+TEST_F(Recipe, what_would_stand_in_for_the_system_while_tests_run_is_refused) {
+  scratch_.put("t/environment/x", "#!/bin/sh\n");
+  for (const char* lines : {"ENV BASH_ENV=/app/env", "ENV LD_PRELOAD=/app/x.so",
+                            "ENV NODE_OPTIONS=\"--require /app/x.js\"", "RUN ln -s /app/x /usr/local/bin/python3",
+                            "RUN ln -sf /opt/x /usr/bin/bash", "COPY x /app/bin/cat\nENV PATH=/app/bin:$PATH"}) {
+    const auto task = task_of(std::string("FROM x\nWORKDIR /app\n") + lines + "\n");
+    EXPECT_FALSE(task.has_value()) << lines;
+  }
+  for (const char* lines :
+       {"ENV ENV=production", "RUN ln -s /app/x /usr/local/bin/a_tool_of_ours",
+        "ENV NODE_OPTIONS=--max-old-space-size=512", "COPY x /app/bin/ours\nENV PATH=/app/bin:$PATH"}) {
+    const auto task = task_of(std::string("FROM x\nWORKDIR /app\n") + lines + "\n");
+    EXPECT_TRUE(task.has_value()) << task.error().message();
+  }
+}
+
+TEST_F(Recipe, a_test_that_puts_the_workspace_before_the_system_is_named) {
+  scratch_.put("t/tests/test.sh",
+               "export PATH=/app/tools:$PATH\ncp /app/out /logs/verifier/reward.txt || echo 0 > "
+               "/logs/verifier/reward.txt\n");
+  const auto verdict = validate(*task_of("FROM x\nWORKDIR /app\n"), *backend_, 1);
+  EXPECT_THAT(verdict.findings, testing::Contains(HasSubstr("the cheat plants_programs scores 1")));
+}
+
+TEST_F(Recipe, a_solution_and_the_folders_of_volumes_are_found_in_a_folder_of_workspace) {
+  scratch_.put("t/tests/test.sh",
+               "test -d /srv/y/z && cat /workspace/p/out > /logs/verifier/reward.txt || echo 0 > "
+               "/logs/verifier/reward.txt\n");
+  scratch_.put("t/solution/solve.sh", "echo 1 > out\n");
+  const auto verdict = validate(*task_of("FROM x\nWORKDIR /workspace/p\nVOLUME [\"/srv/y/z\"]\n"), *backend_, 1);
+  EXPECT_THAT(verdict.findings, testing::IsEmpty());
+}
+
+TEST_F(Recipe, values_of_env_are_read_as_docker_reads_them) {
+  EXPECT_EQ(run("FROM x\nWORKDIR /app\nENV A=1 B=\"two words\" C=three\\ w D=a\"b c\"'d e' E='$A' F=\\$A G=\"say "
+                "\\\"$A\\\"\"\nENV H five "
+                "six\n",
+                "echo \"$A|$B|$C|$D|$E|$F|$G|$H\""),
+            "1|two words|three w|ab cd e|$A|$A|say \"1\"|five six\n");
 }
 
 TEST_F(Recipe, a_sandbox_has_the_disk_that_the_task_asks_for_within_bounds) {

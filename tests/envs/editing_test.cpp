@@ -77,6 +77,10 @@ TEST_F(Editing, lines_keep_their_ends_in_a_file_that_mixes_them) {
   EXPECT_EQ(replace("x\ny\r\nz\n", "x", "w"), "w\ny\r\nz\n");
   EXPECT_EQ(patch(mixed, " a = 1\n-b = 2\n+b = 20"), "a = 1\r\nb = 20\r\nc = 3\r\nlast = 4\n");
   EXPECT_EQ(patch("a\nb\r\nc\n", "-a\n+a1\n+a2\n b"), "a1\na2\nb\r\nc\n");
+  const std::string other = "a\r\nb\nc\r\nd\n";
+  EXPECT_EQ(replace(other, "b\nc", "B\nC\nnew"), "a\r\nB\nC\r\nnew\r\nd\n") << "what follows is no part of the text";
+  EXPECT_EQ(replace(other, "b\nc", "B"), "a\r\nB\r\nd\n");
+  EXPECT_EQ(patch(other, " a\n-b\n-c\n+B\n+C\n d"), "a\r\nB\nC\r\nd\n");
   EXPECT_EQ(replace("a\nb\nc\n", "a\r\nb", "a\r\nd"), "a\nd\nc\n") << "a model that writes what the file does not have";
 }
 
@@ -106,6 +110,12 @@ TEST_F(Editing, what_nobody_sees_is_said_where_text_is_not_found) {
                                "has U+0020 (space)."));
   EXPECT_EQ(replace("name = 'cafe\u0301'\n", "name = 'caf\u00E9'", "x"), "refused");
   EXPECT_THAT(said_, HasSubstr("differs at character 12: the file has U+0065 (e) there, old_string has U+00E9"));
+  EXPECT_EQ(replace("a\u00A0= 1\n", "a = 1", "x"), "refused") << "a short line";
+  EXPECT_THAT(said_, HasSubstr("Line 1 differs at character 2: the file has U+00A0 (no-break space) there"));
+  EXPECT_EQ(replace("x\nre\u0301sume\u0301 = 1\n", "r\u00E9sum\u00E9 = 1", "x"), "refused");
+  EXPECT_THAT(said_, HasSubstr("Line 2 differs at character 2: the file has U+0065 (e) there, old_string has U+00E9"));
+  EXPECT_EQ(replace("\u0445\n", "x", "y"), "refused") << "nothing else is there";
+  EXPECT_THAT(said_, HasSubstr("Line 1 differs at character 1: the file has U+0445 there, old_string has U+0078 (x)."));
   EXPECT_EQ(replace("return valeu\n", "return value + 1", "x"), "refused");
   EXPECT_THAT(said_, HasSubstr("Copy the text exactly.")) << "a difference that anybody sees";
 }

@@ -126,6 +126,17 @@ TEST_F(Harbor, a_failing_verifier_is_shown_with_its_output_where_a_task_is_valid
   EXPECT_THAT(v.findings[0], HasSubstr("looking around"));
 }
 
+TEST_F(Harbor, a_program_that_is_missing_by_its_path_or_by_env_is_a_lack_of_the_machine) {
+  for (const char* call : {"/usr/local/bin/no_such_tool x", "env no_such_tool x", "/usr/bin/env no_such_tool x"}) {
+    scratch_.put("t/tests/test.sh", std::string(call) +
+                                        " && echo 1 > /logs/verifier/reward.txt || echo 0 > "
+                                        "/logs/verifier/reward.txt\n");
+    const auto reward = reward_of({});
+    ASSERT_FALSE(reward.has_value()) << call;
+    EXPECT_THAT(reward.error().message(), HasSubstr("no_such_tool, which this machine does not have")) << call;
+  }
+}
+
 TEST_F(Harbor, rewards_are_read_as_harbor_reads_them) {
   const auto graded = [&](const std::string& json) {
     scratch_.put("t/tests/test.sh", "echo '" + json + "' > /logs/verifier/reward.json");

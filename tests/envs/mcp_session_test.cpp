@@ -345,9 +345,28 @@ TEST_F(McpSessionTest, any_frame_has_one_reply_and_leaves_a_session_that_works) 
   }
 }
 
+TEST(JsonRpc, who_sends_what_cannot_be_read_is_answered_by_the_id_of_his_request) {
+  const auto id = [](const std::string& text) {
+    const auto frame = decode_rpc_frame(text);
+    EXPECT_EQ(frame.messages.at(0).kind, RpcMessage::Kind::kMalformed) << text.substr(0, 100);
+    return frame.messages.at(0).id;
+  };
+  EXPECT_EQ(id(R"({"jsonrpc":"2.0","id":80,"method":"x","params":{"a":"\ud83d"}})"), Json(80));
+  EXPECT_EQ(id(R"({"params":{"id":1,"b":["\"id\":2}"]},"id" : "s-1", oops})"), Json("s-1"));
+  EXPECT_EQ(id(R"({"jsonrpc":"2.0","id":7,"method":"x)"), Json(7));
+  EXPECT_EQ(id(R"({"params":{"id":1},"id":1.5,)"), Json(1)) << "what is read of it";
+  for (const char* none : {"{not json}", R"([{"id":1,])", R"({"params":{"id":1},)", R"({"id":{},)", R"("id":1)"})
+    EXPECT_EQ(id(none), Json()) << none;
+  const std::string large(kLargestRpcFrame, 'x');
+  EXPECT_EQ(id(R"({"jsonrpc":"2.0","id":77,"params":{"a":")" + large + "\"}}"), Json(77));
+  LineSplitter lines(kLargestRpcFrame);
+  lines.append(R"({"method":"x","params":{"a":")" + large + large + R"(\"id\":3}"},"jsonrpc":"2.0","id":78})" + "\n");
+  EXPECT_EQ(id(*lines.next()), Json(78)) << "behind what was left out";
+}
+
 TEST(LineSplitter, lines_are_the_same_however_the_bytes_come) {
   Random random(3);
-  const std::string bytes = "one\n\n  \r\ntwo\r\n" + std::string(50, 'x') + "\nthree";
+  const std::string bytes = "one\n\n  \r\ntwo\r\n" + std::string(1000, 'x') + "the end\nthree";
   for (int round = 0; round < 200; ++round) {
     LineSplitter splitter(20);
     for (size_t at = 0; at < bytes.size();) {
@@ -357,7 +376,7 @@ TEST(LineSplitter, lines_are_the_same_however_the_bytes_come) {
     }
     std::vector<std::string> lines;
     while (auto line = splitter.next()) lines.push_back(*line);
-    EXPECT_THAT(lines, ElementsAre("one", "two\r", std::string(21, 'x')));
+    EXPECT_THAT(lines, ElementsAre("one", "two\r", std::string(21 + 512 - 7, 'x') + "the end"));
     splitter.append("\n");
     EXPECT_EQ(splitter.next(), "three");
   }

@@ -103,6 +103,14 @@ TEST_F(ReportChannelTest, tests_that_run_report_as_they_end) {
   }
 }
 
+TEST_F(ReportChannelTest, tests_report_where_a_check_puts_folders_before_the_runner) {
+  for (const char* path : {"$PWD/tools:$PATH", "a:b:$PATH:c", "/usr/bin:/tmp/tandem-report/bin"}) {
+    const auto task = task_of(std::string("PATH=") + path + " python3 -m unittest -v", kUnittest);
+    EXPECT_EQ(grade_of(task, kRight).reward, 1) << path;
+    EXPECT_EQ(grade_of(task, kWrong).reward, 0) << path;
+  }
+}
+
 TEST_F(ReportChannelTest, what_the_code_under_test_prints_is_no_report) {
   for (const auto& way : ways()) {
     const auto task = task_of(way.command, way.tests, way.names);

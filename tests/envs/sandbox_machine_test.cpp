@@ -59,6 +59,12 @@ TEST_P(SandboxMachine, the_machine_tells_the_limits_of_the_sandbox) {
   EXPECT_EQ(shell("cat /proc/loadavg"), "0.00 0.00 0.00 1/1 1\n");
   EXPECT_THAT(shell("echo x > /proc/meminfo || echo refused"), HasSubstr("refused"));
   EXPECT_EQ(python("import socket\nprint(socket.if_nameindex())"), "[(1, 'lo')]\n");
+  EXPECT_EQ(
+      python("import fcntl, socket, struct\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+             "name = struct.pack('256s', b'lo')\n"
+             "print(socket.inet_ntoa(fcntl.ioctl(s, 0x8915, name)[20:24]), fcntl.ioctl(s, 0x8913, name)[16] & 1)"),
+      "127.0.0.1 1\n")
+      << "as ifconfig asks";
   EXPECT_EQ(shell("getent services ssh | tr -s ' '; getent protocols tcp | cut -d' ' -f1"), "ssh 22/tcp\ntcp\n");
 }
 
@@ -77,7 +83,7 @@ TEST_P(SandboxMachine, a_home_of_its_own_lasts_and_is_never_collected) {
 TEST_P(SandboxMachine, programs_with_sanitizers_run) {
   if (!fs::exists("/usr/bin/g++") || CgroupPool::available().empty())
     GTEST_SKIP() << "no compiler, or no control groups";
-  for (const char* kind : {"address", "thread", "undefined"}) {
+  for (const char* kind : {"address", "thread", "undefined", "leak"}) {
     EXPECT_EQ(shell(std::string("echo 'int main() { return 0; }' > a.cpp; g++ -fsanitize=") + kind +
                     " a.cpp -o a && ./a && echo fine"),
               "fine\n");

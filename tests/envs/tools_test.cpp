@@ -205,6 +205,8 @@ TEST(Output, head_and_tail_are_kept) {
   for (int i = 0; i < 1000; ++i) output.append("0123456789");
   EXPECT_TRUE(output.truncated());
   EXPECT_EQ(output.text(), "01234\n[... 9990 bytes left out ...]\n56789");
+  bool truncated = false;
+  EXPECT_EQ(bound_output(output.text(), 8, truncated), "0123\n[... 9992 bytes left out ...]\n6789") << "cut twice";
 }
 
 }  // namespace

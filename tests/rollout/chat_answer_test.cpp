@@ -54,6 +54,17 @@ TEST(ChatAnswer, a_stream_is_put_together_text_calls_and_use) {
   EXPECT_EQ(answer->model, "m");
 }
 
+TEST(ChatAnswer, whole_calls_of_one_index_are_told_apart_without_ids) {
+  const auto answer =
+      read_stream({part(0, "", "read_file", R"({"target_file":"a"})"),
+                   part(0, "", "read_file", R"({"target_file":"b"})"), part(0, nullptr, "grep", "{\"pat"),
+                   part(0, nullptr, "grep", "tern\":\"x\"}"), delta(Json::object(), "tool_calls")});
+  ASSERT_TRUE(answer) << answer.error().message();
+  ASSERT_EQ(answer->calls.size(), 3u);
+  EXPECT_EQ(answer->calls[1].arguments, R"({"target_file":"b"})");
+  EXPECT_EQ(answer->calls[2].arguments, R"({"pattern":"x"})") << "a name that is said with each piece";
+}
+
 TEST(ChatAnswer, calls_without_an_index_are_told_apart_by_their_ids) {
   const auto answer =
       read_stream({part(nullptr, "c1", "read_file", Json{{"target_file", "a"}}), part(nullptr, "c2", "grep", "{"),
