@@ -407,6 +407,19 @@ TEST(Tokenizer, patterns_have_the_meaning_that_oniguruma_gives_them) {
       {R"([^a[t]]+)", "th", {116, 104}},
       {R"(t{,2})", "th", {116, 104}},
       {R"((?m:.)t)", "\nth", {10, 116, 104}},
+      {R"(t{1,2}+h)", "th", {256}},
+      {R"(a(?i)T|h)", "th", {256}},
+      {R"(\v)", "t\nh", {116, 10, 104}},
+      {R"([\v\n]t)", "t\nth", {116, 10, 116, 104}},
+      {R"([\u0074])", "th", {116, 104}},
+      {R"((?<first>t))", "th", {116, 104}},
+      {R"((?x) t # letter
+        )",
+       "th",
+       {116, 104}},
+      {R"([^\W\d])", "th", {116, 104}},
+      {R"([[:^punct:]])", "th", {116, 104}},
+      {R"(t{1}?)", "th", {116, 104}},
   };
   for (const auto& item : cases) {
     const Json split = {
@@ -416,6 +429,34 @@ TEST(Tokenizer, patterns_have_the_meaning_that_oniguruma_gives_them) {
         bytes_with({{"pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", Json::array({split, byte_level})}}}});
     ASSERT_TRUE(tokenizer) << item.pattern << tokenizer.error().message();
     EXPECT_EQ(*tokenizer->encode(item.text), item.ids) << item.pattern;
+  }
+}
+
+// Of which PCRE2 makes something else, or that nobody has compared.
+TEST(Tokenizer, patterns_whose_meaning_is_not_known_to_be_the_same_are_refused_by_name) {
+  for (const auto& [pattern, named] : std::initializer_list<std::pair<const char*, const char*>>{
+           {R"(\X)", "\\X"},
+           {R"(\G.)", "\\G"},
+           {R"(a\Kb)", "\\K"},
+           {R"(\pL+)", "\\p without braces"},
+           {R"(\p{Greek_Extended})", "\\p{Greek_Extended}"},
+           {R"([[:alpha:]])", "[:alpha:]"},
+           {R"([a&&])", "an empty part of a class"},
+           {R"((?~ab))", "(?~"},
+           {R"((?W:\w))", "(?W"},
+           {R"((?i:stop))", "\"st\" where case does not count"},
+           {R"((?i:é))", "beyond ASCII where case does not count"},
+           {R"((?i:\p{Lu}))", "\\p{Lu} where case does not count"},
+           {R"(\xe9)", "\\x of this kind"},
+           {R"(\k<a>)", "\\k"},
+           {R"((?(1)a|b))", "(?"},
+           {R"(a{3,2})", "{3,2}"},
+           {R"((?P<n>a))", "(?P"}}) {
+    const Json split = {
+        {"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}, {"invert", false}};
+    const auto tokenizer = bytes_with({{"pre_tokenizer", split}});
+    ASSERT_FALSE(tokenizer) << pattern;
+    EXPECT_NE(tokenizer.error().message().find(named), std::string::npos) << tokenizer.error().message();
   }
 }
 
