@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
+#include "base/lfs_pointer.h"
 
 namespace tandem {
 
@@ -87,9 +88,28 @@ class Builder {
   std::string key_;
 };
 
+// "syntax error while parsing value - invalid literal; last read: 'no'; expected .." without the parser's own words.
+std::string in_plain_words(std::string_view reason) {
+  if (const auto dash = reason.find(" - "); reason.starts_with("syntax error") && dash != std::string_view::npos)
+    reason = reason.substr(dash + 3);
+  std::string text(reason);
+  const auto replace = [&](std::string_view from, std::string_view to) {
+    if (const auto at = text.find(from); at != std::string::npos) text.replace(at, from.size(), to);
+  };
+  replace("unexpected end of input", "the text ends here");
+  replace("invalid literal; last read: ", "cannot read ");
+  replace("; last read: ", " at ");
+  replace("; expected ", ", expected ");
+  replace("string literal", "a text in double quotes");
+  replace("or a literal", "or another value");
+  replace("expected end of input", "expected the end");
+  return text;
+}
+
 }  // namespace
 
 Result<Json> parse_json(std::string_view text) {
+  TRY(check_not_lfs_pointer(text));
   Builder builder(true);
   if (nlohmann::json::sax_parse(text, &builder)) {
     if (!builder.trouble.empty()) return fail(Status::invalid("JSON: " + builder.trouble));
@@ -102,7 +122,7 @@ Result<Json> parse_json(std::string_view text) {
   const auto column = before.size() - (line_start == std::string_view::npos ? 0 : line_start + 1) + 1;
   std::string_view reason = builder.failure;
   if (const auto colon = reason.find(": "); colon != std::string_view::npos) reason = reason.substr(colon + 2);
-  return fail(Status::invalid(fmt::format("not JSON at line {} column {}: {}", line, column, reason)));
+  return fail(Status::invalid(fmt::format("not JSON at line {} column {}: {}", line, column, in_plain_words(reason))));
 }
 
 Json Json::parse(std::string_view text) {

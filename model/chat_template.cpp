@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/lfs_pointer.h"
 #include "base/text.h"
 #include "model/content_marks.h"
 #include "model/jinja/builtins.h"
@@ -244,7 +245,11 @@ Result<ChatTemplate> ChatTemplate::load(const fs::path& directory) {
       TRY(add_named(entry["name"].get<std::string>(), entry["template"].get<std::string>(), config_path));
     }
   }
-  for (const auto& [name, path] : files) TRY(add_named(name, TRY(read_file(path, kLargestTemplate)), path));
+  for (const auto& [name, path] : files) {
+    auto source = TRY(read_file(path, kLargestTemplate));
+    if (Status status = check_not_lfs_pointer(source); !status.ok()) return fail(std::move(status).at(path.string()));
+    TRY(add_named(name, std::move(source), path));
+  }
   if (!result.templates_.contains("default")) {
     if (!fs::is_directory(directory, ignored)) {
       return fail(Status::not_found("there is no such directory").at(directory.string()));

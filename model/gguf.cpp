@@ -6,6 +6,8 @@
 #include <cstring>
 #include <optional>
 
+#include "base/lfs_pointer.h"
+
 namespace tandem::model {
 namespace {
 
@@ -188,6 +190,7 @@ Result<Gguf> Gguf::open(const fs::path& path) {
 Status Gguf::read() {
   const auto bytes = file_.bytes();
   Cursor cursor(bytes);
+  TRY(check_not_lfs_pointer({reinterpret_cast<const char*>(bytes.data()), std::min<size_t>(bytes.size(), 64)}));
   if (bytes.size() < 4 || std::memcmp(bytes.data(), "GGUF", 4) != 0) return Status::invalid("is not a GGUF file");
   TRY(cursor.number<uint32_t>());
   const auto version = TRY(cursor.number<uint32_t>());

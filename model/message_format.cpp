@@ -39,7 +39,11 @@ MessageFormat message_format(const ChatTemplate& chat_template, bool with_tools,
   const auto end = prompt.substr(0, prompt.find_last_not_of(kMessageSpace) + 1);
   return {.dialect = dialect_of_template(source),
           .reads_tools = writes("tools"),
-          .has_reasoning = writes(kReasoningEnd) || (tokenizer != nullptr && tokenizer->find(kReasoningEnd)),
+          .has_reasoning = std::any_of(kReasoningMarks.begin(), kReasoningMarks.end(),
+                                       [&](const ReasoningMarks& marks) {
+                                         return writes(marks.end) ||
+                                                (tokenizer != nullptr && tokenizer->find(marks.end));
+                                       }),
           .begins_in_reasoning = end.ends_with(kReasoningBegin)};
 }
 

@@ -24,7 +24,7 @@ class Tokenizer;
 struct MessageFormat {
   ToolDialect dialect = ToolDialect::kHermes;
   bool reads_tools = false;          // the template uses `tools`
-  bool has_reasoning = false;        // the template or the vocabulary has </think>
+  bool has_reasoning = false;        // the template or the vocabulary has </think> or [/THINK]
   bool begins_in_reasoning = false;  // the prompt ends behind <think>
 };
 

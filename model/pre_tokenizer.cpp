@@ -9,6 +9,7 @@
 #include "model/bert_characters.h"
 #include "model/byte_alphabet.h"
 #include "model/unicode16.h"
+#include "model/unicode_scripts.h"
 
 namespace tandem::model {
 namespace {
@@ -237,6 +238,28 @@ class LengthSplit final : public PreTokenizerStep {
   size_t length_;
 };
 
+// Where the script changes. Characters of any script, spaces among them, go with those before them; before the first of
+// a script they are left out, as in HF.
+class ScriptSplit final : public PreTokenizerStep {
+ public:
+  Status cut(std::string_view piece, RegexScratch&, std::vector<std::string_view>& out) const override {
+    uint8_t last = 0;
+    size_t begin = 0;
+    for (size_t at = 0; at < piece.size();) {
+      const Utf8Step step = next_character(piece.substr(at));
+      const uint8_t script = script_of(step.character);
+      if (script != 0 && script != last) {
+        if (last != 0) out.push_back(piece.substr(begin, at - begin));
+        begin = at;
+        last = script;
+      }
+      at += step.length;
+    }
+    if (last != 0) out.push_back(piece.substr(begin));
+    return {};
+  }
+};
+
 Result<Behavior> read_behavior(const Json& json) {
   static constexpr std::pair<std::string_view, Behavior> kNames[] = {
       {"Removed", Behavior::kRemoved},
@@ -393,6 +416,7 @@ Result<std::unique_ptr<PreTokenizerStep>> PreTokenizer::step_of(const std::strin
     auto digits = TRY(Regex::compile(fmt::format(R"([\p{{N}}{}]{})", kNewerNumbers, individual ? "" : "+")));
     return Step(std::make_unique<RegexSplit>(std::move(digits), Behavior::kIsolated, false));
   }
+  if (type == "UnicodeScripts") return Step(std::make_unique<ScriptSplit>());
   if (type == "WhitespaceSplit") return Step(std::make_unique<CharacterSplit>(is_white_space, Behavior::kRemoved));
   if (type == "BertPreTokenizer") {
     std::vector<Step> both;

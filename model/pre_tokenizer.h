@@ -40,7 +40,7 @@ struct Metaspace {
 
 class PreTokenizer {
  public:
-  // All types of HF tokenizers 0.23 but UnicodeScripts, which is refused by name, and Sequences of them.
+  // All types of HF tokenizers 0.23 and Sequences of them.
   static Result<PreTokenizer> from_json(const Json& json);
 
   // Pieces of `text`, which must be valid UTF-8; views into it.

@@ -21,30 +21,39 @@ void skip_reasoning_space(std::string& text) {
 
 }  // namespace
 
+bool is_reasoning_mark(std::string_view text) {
+  return std::any_of(kReasoningMarks.begin(), kReasoningMarks.end(),
+                     [&](const ReasoningMarks& marks) { return text == marks.begin || text == marks.end; });
+}
+
 ReasoningSplitter::Parts ReasoningSplitter::push(std::string_view piece, bool last) {
   Parts parts;
   pending_ += piece;
   if (state_ == kBefore) {
     const auto begin = std::min(pending_.find_first_not_of(kReasoningSpace), pending_.size());
     const auto rest = std::string_view(pending_).substr(begin);
-    if (rest.starts_with(kReasoningBegin)) {
-      pending_.erase(0, begin + kReasoningBegin.size());
+    bool undecided = false;
+    for (const auto& marks : kReasoningMarks) {
+      undecided = undecided || marks.begin.starts_with(rest);
+      if (!rest.starts_with(marks.begin)) continue;
+      end_ = marks.end;
+      pending_.erase(0, begin + marks.begin.size());
       state_ = kReasoning;
-    } else if (last || !kReasoningBegin.starts_with(rest)) {
-      state_ = begins_inside_ ? kReasoning : kContent;
+      break;
     }
+    if (state_ == kBefore && (last || !undecided)) state_ = begins_inside_ ? kReasoning : kContent;
   }
   if (state_ == kReasoning) {
     if (!any_) skip_reasoning_space(pending_);
-    const size_t end = pending_.find(kReasoningEnd);
+    const size_t end = pending_.find(end_);
     const size_t told = end != std::string::npos
                             ? pending_.find_last_not_of(kReasoningSpace, end == 0 ? 0 : end - 1) + 1
                         : last ? pending_.find_last_not_of(kReasoningSpace) + 1
-                               : pending_.size() - held_reasoning(pending_, kReasoningEnd);
+                               : pending_.size() - held_reasoning(pending_, end_);
     parts.reasoning = pending_.substr(0, end == 0 ? 0 : told);
     any_ = any_ || !parts.reasoning.empty();
     if (end != std::string::npos) {
-      pending_.erase(0, end + kReasoningEnd.size());
+      pending_.erase(0, end + end_.size());
       state_ = kBehind;
     } else {
       pending_.erase(0, last ? pending_.size() : told);

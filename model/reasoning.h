@@ -1,15 +1,23 @@
-// Keeps reasoning apart from the answer: what stands between <think> and </think> at the beginning of a text.
+// Keeps reasoning apart from the answer: what stands between <think> and </think>, or Mistral's [THINK] and [/THINK],
+// at the beginning of a text.
 //
 // The white space around the marks is no part of either. Reasoning that is not closed goes on to the end of the text.
 // Pure; thread safety: none.
 #pragma once
 
+#include <array>
 #include <string>
 #include <string_view>
 
 namespace tandem::model {
 
-inline constexpr std::string_view kReasoningBegin = "<think>", kReasoningEnd = "</think>";
+struct ReasoningMarks {
+  std::string_view begin, end;
+};
+inline constexpr std::array<ReasoningMarks, 2> kReasoningMarks = {{{"<think>", "</think>"}, {"[THINK]", "[/THINK]"}}};
+inline constexpr std::string_view kReasoningBegin = kReasoningMarks[0].begin, kReasoningEnd = kReasoningMarks[0].end;
+
+bool is_reasoning_mark(std::string_view text);
 
 class ReasoningSplitter {
  public:
@@ -29,6 +37,7 @@ class ReasoningSplitter {
   const bool begins_inside_;
   State state_ = kBefore;
   bool any_ = false;  // of the reasoning has been told
+  std::string_view end_ = kReasoningEnd;
   std::string pending_;
 };
 

@@ -1,8 +1,7 @@
 // The regular expressions of tokenizer.json, with the meaning that Oniguruma (which HF tokenizers uses) gives them.
 //
-// Backed by PCRE2 with its JIT. Three things are adapted: categories like \p{L} are those of Unicode 16, `\s` and `\S`
-// are Unicode's White_Space (PCRE2 counts U+180E to it, Oniguruma does not), and `^`, `$` match at lines as in Ruby's
-// syntax. Thread safety: const methods from any thread; a RegexScratch belongs to one thread.
+// Backed by PCRE2 with its JIT; model/regex_syntax.h says how. Thread safety: const methods from any thread; a
+// RegexScratch belongs to one thread.
 #pragma once
 
 #include <memory>

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/json.h"
+#include "base/lfs_pointer.h"
 #include "base/text.h"
 
 namespace tandem::model {
@@ -121,6 +122,8 @@ Status Safetensors::add_file(const fs::path& path) {
   // As torch.save writes it: a ZIP archive, or protocol 2 of pickle.
   if (const auto begin = as_text(bytes); begin.starts_with("PK\3\4") || begin.starts_with("\x80\x02"))
     return pickle_refused("is", path);
+  if (Status status = check_not_lfs_pointer(as_text(bytes.first(std::min<size_t>(bytes.size(), 64)))); !status.ok())
+    return std::move(status).at(path.string());
   uint64_t header_size = 0;
   if (bytes.size() < sizeof header_size) return corrupt(fmt::format("{} bytes are too few", bytes.size()));
   std::memcpy(&header_size, bytes.data(), sizeof header_size);

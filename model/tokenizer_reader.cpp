@@ -274,50 +274,81 @@ class TokenizerReader {
     return token;
   }
 
+  // What a post-processor hands on, part by part: ids that were added, or the text.
+  struct Part {
+    bool is_text = false;
+    std::vector<TokenId> before, after;  // around the text, of one that is it; `before` alone of others
+  };
+
   Status read_post_processor(const Json& json, Tokenizer& tokenizer) {
+    std::vector<Part> parts = {{.is_text = true}};
+    TRY(post_process(json, parts));
+    const auto is_text = [](const Part& part) { return part.is_text; };
+    const auto text = std::find_if(parts.begin(), parts.end(), is_text);
+    if (std::count_if(parts.begin(), parts.end(), is_text) != 1)
+      return Status::invalid(text == parts.end()
+                                 ? "post_processor: the text is left out"
+                                 : "post_processor: the text stands twice in it, which is not supported");
+    for (auto part = parts.begin(); part != parts.end(); ++part) {
+      auto& target = part <= text ? tokenizer.before_ : tokenizer.after_;
+      target.insert(target.end(), part->before.begin(), part->before.end());
+      tokenizer.after_.insert(tokenizer.after_.end(), part->after.begin(), part->after.end());
+    }
+    return {};
+  }
+
+  // As HF's process_encodings: what one processor has made of a text is several texts to the next.
+  Status post_process(const Json& json, std::vector<Part>& parts) {
     if (json.is_null()) return {};
     const std::string type = TRY(text(json, "type"));
     if (type == "ByteLevel") return {};  // moves offsets, not ids
     if (type == "Sequence") {
       if (!part(json, "processors").is_array()) return Status::invalid("post_processor: Sequence has no processors");
-      size_t adding = 0;
-      for (const Json& inner : part(json, "processors")) {
-        const size_t before = tokenizer.special_count();
-        TRY(read_post_processor(inner, tokenizer));
-        adding += tokenizer.special_count() != before ? 1 : 0;
-      }
-      // HF hands what the first has added to the second as a pair of texts.
-      if (adding > 1) return Status::invalid("post_processor: a Sequence of several that add tokens is not supported");
+      for (const Json& inner : part(json, "processors")) TRY(post_process(inner, parts));
       return {};
     }
-    if (type == "TemplateProcessing") return read_template(json, tokenizer);
-    if (type == "RobertaProcessing" || type == "BertProcessing") {
-      for (const auto& [key, target] : {std::pair("cls", &tokenizer.before_), std::pair("sep", &tokenizer.after_)}) {
-        const Json& pair = part(json, key);
-        if (!pair.is_array() || pair.size() != 2)
-          return Status::invalid(fmt::format("post_processor: {} is not a pair", key));
-        target->push_back(TRY(token_id(pair[1])));
-      }
-      return {};
+    if (type == "TemplateProcessing") return fill_template(json, parts);
+    if (type != "RobertaProcessing" && type != "BertProcessing")
+      return Status::invalid(fmt::format("post_processor: type {} is not supported", type));
+    const TokenId begin = TRY(special_id(json, "cls")), end = TRY(special_id(json, "sep"));
+    for (size_t i = 0; i < parts.size(); ++i) {
+      Part& each = parts[i];
+      if (i == 0) each.before.insert(each.before.begin(), begin);
+      if (i > 0 && type == "RobertaProcessing") each.before.insert(each.before.begin(), end);
+      (each.is_text ? each.after : each.before).push_back(end);
     }
-    return Status::invalid(fmt::format("post_processor: type {} is not supported", type));
+    return {};
   }
 
-  Status read_template(const Json& json, Tokenizer& tokenizer) {
-    bool seen_text = false;
-    if (!part(json, "single").is_array()) return Status::invalid("post_processor: single is not a list");
-    for (const Json& item : part(json, "single")) {
+  static Result<TokenId> special_id(const Json& json, const char* key) {
+    const Json& pair = part(json, key);
+    if (!pair.is_array() || pair.size() != 2)
+      return fail(Status::invalid(fmt::format("post_processor: {} is not a pair", key)));
+    return token_id(pair[1]);
+  }
+
+  Status fill_template(const Json& json, std::vector<Part>& parts) {
+    if (parts.size() > 2)
+      return Status::invalid("post_processor: a template behind others that make more than two parts is not supported")
+          .hint("HF tokenizers fails at every text with it");
+    const char* key = parts.size() == 2 ? "pair" : "single";
+    if (!part(json, key).is_array()) return Status::invalid(fmt::format("post_processor: {} is not a list", key));
+    std::vector<Part> filled;
+    for (const Json& item : part(json, key)) {
       if (item.is_object() && item.contains("Sequence")) {
-        if (seen_text) return Status::invalid("post_processor: the text stands twice in single");
-        seen_text = true;
+        const bool second = part(part(item, "Sequence"), "id") == "B";
+        if (second && parts.size() == 1) return Status::invalid("post_processor: single has a second text");
+        filled.push_back(parts[second ? 1 : 0]);
         continue;
       }
       const std::string name = TRY(text(part(item, "SpecialToken"), "id"));
       const Json& ids = part(part(part(json, "special_tokens"), name.c_str()), "ids");
       if (!ids.is_array()) return Status::invalid(fmt::format("post_processor: {} has no ids", name));
-      for (const Json& id : ids) (seen_text ? tokenizer.after_ : tokenizer.before_).push_back(TRY(token_id(id)));
+      Part added;
+      for (const Json& id : ids) added.before.push_back(TRY(token_id(id)));
+      filled.push_back(std::move(added));
     }
-    if (!seen_text) return Status::invalid("post_processor: single leaves the text out");
+    parts = std::move(filled);
     return {};
   }
 

@@ -6,6 +6,7 @@
 
 #include "model/tool_dialects/call_scanner.h"
 #include "model/tool_dialects/dialects.h"
+#include "model/tool_dialects/glm4_reader.h"
 #include "model/tool_dialects/llama3_start.h"
 #include "model/tool_dialects/marks.h"
 #include "model/tool_dialects/qwen3_coder_reader.h"
@@ -65,6 +66,9 @@ bool ToolStream::look_for_call() {
   }
   auto mark = CallMark::kCall;
   if (dialect_ == ToolDialect::kQwen3Coder) mark = coder_mark_at(text, found, *offered_, false);
+  if (dialect_ == ToolDialect::kMistral || dialect_ == ToolDialect::kMistralV11)
+    mark = mistral_mark_at(text, found, *offered_, false);
+  if (dialect_ == ToolDialect::kGlm4) mark = glm_mark_at(text, found, *offered_, false);
   if (dialect_ == ToolDialect::kHermes && text.substr(found).starts_with(kToolCallEnd) &&
       !closes_no_hermes_call(text, behind_, found))
     mark = CallMark::kText;

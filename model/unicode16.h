@@ -1,6 +1,6 @@
-// Characters of Unicode 15 and 16 by general category, which PCRE2 10.42 (Unicode 14) does not know and the Oniguruma
-// of HF tokenizers does, as ranges for a character class. Found by asking both about every character; where a newer
-// PCRE2 or ICU knows them too, naming them again changes nothing. So with the others below.
+// Characters of Unicode 15 and 16 by general category or script, which PCRE2 10.42 (Unicode 14) does not know and the
+// Oniguruma of HF tokenizers does, as ranges for a character class. Found by asking both about every character; where a
+// newer PCRE2 or ICU knows them too, naming them again changes nothing. So with the others below.
 #pragma once
 
 #include <string_view>
@@ -42,6 +42,29 @@ inline constexpr NewCharacters kNewCharacters[] = {
           R"(\x{1f8b2}-\x{1f8bb}\x{1f8c0}-\x{1f8c1}\x{1fa75}-\x{1fa77}\x{1fa87}-\x{1fa89}\x{1fa8f})"
           R"(\x{1faad}-\x{1faaf}\x{1fabb}-\x{1fabf}\x{1fac6}\x{1face}-\x{1facf}\x{1fada}-\x{1fadc}\x{1fadf})"
           R"(\x{1fae8}-\x{1fae9}\x{1faf7}-\x{1faf8}\x{1fbcb}-\x{1fbef})"},
+    {"Han", R"(\x{2b739}\x{2ebf0}-\x{2ee5d}\x{31350}-\x{323af})"},
+    {"Latin", R"(\x{a7cb}-\x{a7cd}\x{a7da}-\x{a7dc}\x{1df25}-\x{1df2a})"},
+    {"Cyrillic", R"(\x{1c89}-\x{1c8a}\x{1e030}-\x{1e06d}\x{1e08f})"},
+    {"Hiragana", R"(\x{1b132})"},
+    {"Katakana", R"(\x{1b155})"},
+    {"Arabic", R"(\x{897}\x{10ec2}-\x{10ec4}\x{10efc}-\x{10eff})"},
+    {"Devanagari", R"(\x{11b00}-\x{11b09})"},
+    {"Lao", R"(\x{ece})"},
+    {"Myanmar", R"(\x{116d0}-\x{116e3})"},
+    {"Mc", R"(\x{cf3}\x{113b8}-\x{113ba}\x{113c2}\x{113c5}\x{113c7}-\x{113ca}\x{113cc}-\x{113cd})"
+           R"(\x{113cf}\x{1171e}\x{11f03}\x{11f34}-\x{11f35}\x{11f3e}-\x{11f3f}\x{11f41})"
+           R"(\x{1612a}-\x{1612c})"},
+    {"No", R"(\x{1d2c0}-\x{1d2d3})"},
+    {"Pd", R"(\x{10d6e})"},
+    {"Po", R"(\x{1b4e}-\x{1b4f}\x{1b7f}\x{113d4}-\x{113d5}\x{113d7}-\x{113d8}\x{11b00}-\x{11b09})"
+           R"(\x{11be1}\x{11f43}-\x{11f4f}\x{16d6d}-\x{16d6f}\x{1e5ff})"},
+    {"Sm", R"(\x{10d8e}-\x{10d8f})"},
+    {"So", R"(\x{2427}-\x{2429}\x{2ffc}-\x{2fff}\x{31e4}-\x{31e5}\x{31ef}\x{1cc00}-\x{1ccef})"
+           R"(\x{1cd00}-\x{1ceb3}\x{1f6dc}\x{1f774}-\x{1f776}\x{1f77b}-\x{1f77f}\x{1f7d9})"
+           R"(\x{1f8b2}-\x{1f8bb}\x{1f8c0}-\x{1f8c1}\x{1fa75}-\x{1fa77}\x{1fa87}-\x{1fa89}\x{1fa8f})"
+           R"(\x{1faad}-\x{1faaf}\x{1fabb}-\x{1fabf}\x{1fac6}\x{1face}-\x{1facf}\x{1fada}-\x{1fadc})"
+           R"(\x{1fadf}\x{1fae8}-\x{1fae9}\x{1faf7}-\x{1faf8}\x{1fbcb}-\x{1fbef})"},
+    {"Cf", R"(\x{13439}-\x{1343f})"},
 };
 
 // Numbers that are newer than these: Rust's char::is_numeric (Unicode 17) knows them, the Oniguruma does not.

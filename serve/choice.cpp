@@ -76,8 +76,7 @@ Result<Piece> Choice::take(rollout::SampledToken token) {
 bool Choice::is_hidden(int32_t token) const {
   if (!settings_->skip_special || !tokenizer_->is_special(token)) return false;
   if (!message_) return true;
-  const auto name = tokenizer_->name_of(token);
-  return !message_->reads_calls() && name != model::kReasoningBegin && name != model::kReasoningEnd;
+  return !message_->reads_calls() && !model::is_reasoning_mark(tokenizer_->name_of(token));
 }
 
 void Choice::add_text(std::string_view text, bool last, Piece& piece) {

@@ -53,8 +53,13 @@ class Format {
     return format;
   }
 
-  model::MessageFormat with(const Json& tools) const {
-    if (!template_) return {.dialect = dialect_};
+  model::MessageFormat with(const std::string& text, const Json& tools) const {
+    // Whether the prompt opened the reasoning shows in the text alone.
+    if (!template_) {
+      const size_t end = text.find(model::kReasoningEnd);
+      const bool open = end != std::string::npos && text.find(model::kReasoningBegin) > end;
+      return {.dialect = dialect_, .begins_in_reasoning = open};
+    }
     const Json messages = Json::array({{{"role", "user"}, {"content", "Hello"}}});
     model::RenderOptions options{.add_generation_prompt = true};
     options.now = std::tm{};
@@ -73,7 +78,7 @@ Result<Json> parse_line(const Format& format, const Json& line) {
   const std::string text = TRY(text_of(line));
   const Json tools = line.value("tools", Json());
   if (!tools.is_null() && !tools.is_array()) return fail(Status::invalid("\"tools\" is not a list"));
-  const auto parsed = model::parse_message(format.with(tools), text, tools);
+  const auto parsed = model::parse_message(format.with(text, tools), text, tools);
   Json errors = Json::array();
   for (const auto& error : parsed.errors) errors.push_back(error.message);
   return Json{{"message", message_json(parsed)}, {"errors", std::move(errors)}};

@@ -57,10 +57,12 @@ Status provide_demonstrations(const run::RunConfig& config, const fs::path& run_
   TRY(trainer::write_demonstrations(path, samples));
   fmt::print(stderr, "demonstrations: {} samples with {} tokens to learn from\n", samples.size(),
              trainer::trained_tokens(samples));
-  const int64_t left_out = set.too_long + set.low_reward + set.without_reward + set.heldout;
+  const int64_t left_out = set.too_long + set.low_reward + set.without_reward + set.heldout + set.muted;
   if (left_out > 0) {
-    fmt::print(stderr, "  {} left out: {} longer than rollout.max_tokens, {} episodes without success, {} held out\n",
-               left_out, set.too_long, set.low_reward + set.without_reward, set.heldout);
+    fmt::print(
+        stderr,
+        "  {} left out: {} longer than rollout.max_tokens, {} episodes without success, {} held out, {} of weight 0\n",
+        left_out, set.too_long, set.low_reward + set.without_reward, set.heldout, set.muted);
   }
   return {};
 }

@@ -50,6 +50,9 @@ Schema schema_of(SftConfig& c) {
         "Who writes tool calls: the model's chat template, or we into the messages, as the workspace tasks have them",
         {"template", "text"});
   s.add("data.now", d.now, "The time, such as 2026-01-31, for chat templates that write the date");
+  s.add("data.on_error", d.on_error,
+        "What a transcript that cannot be learned from does: it ends the training, or is left out, counted and named",
+        {"stop", "skip"});
   auto& t = c.trainer;
   s.add("trainer.epochs", t.epochs, "Times that every transcript is learned from", 1, 1000);
   s.add("trainer.steps", t.steps, "Optimizer steps, in place of epochs; 0: by the epochs", 0, 1e7);

@@ -29,6 +29,7 @@ struct SftConfig {
     double min_reward = 1;
     std::string tool_calls = "template";
     std::string now;
+    std::string on_error = "stop";
   } data;
   struct Training : trainer::OptimizerConfig {
     Training() {

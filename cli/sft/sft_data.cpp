@@ -60,9 +60,11 @@ Result<trainer::ChatRenderer> load_renderer(const SftConfig& config) {
 
 Result<trainer::SampleSet> read_samples(const SftConfig& config, const trainer::ChatRenderer& renderer) {
   const auto& data = config.data;
-  trainer::SampleReader reader(renderer, {.max_tokens = std::min(data.max_tokens, renderer.config().max_positions),
-                                          .min_reward = data.min_reward,
-                                          .validation_share = data.validation_share});
+  trainer::SampleReader reader(
+      renderer, {.max_tokens = std::min(data.max_tokens, renderer.config().max_positions),
+                 .min_reward = data.min_reward,
+                 .validation_share = data.validation_share,
+                 .on_mistake = data.on_error == "skip" ? trainer::OnMistake::kSkip : trainer::OnMistake::kStop});
   const auto add = [&](const std::string& path, Purpose purpose) {
     std::error_code error;
     if (!fs::is_directory(path, error)) return reader.add_file(path, purpose);

@@ -35,6 +35,8 @@ std::string left_out(const trainer::SampleSet& samples) {
   add(samples.low_reward, "below data.min_reward");
   add(samples.without_reward, "without a reward");
   add(samples.heldout, "of held-out tasks");
+  add(samples.muted, "of weight 0 throughout");
+  add(samples.mistaken, "that cannot be learned from");
   return text;
 }
 
@@ -45,6 +47,9 @@ std::string describe(const SftConfig& config, const trainer::SampleSet& samples,
   std::string text = fmt::format("data        {} transcripts, {} tokens, {} of them learned from; the longest has {}\n",
                                  samples.train.size(), train.tokens, train.trained, train.longest);
   if (const auto missing = left_out(samples); !missing.empty()) text += fmt::format("left out    {}\n", missing);
+  for (const auto& mistake : samples.mistakes) text += fmt::format("skipped     {}\n", mistake);
+  if (const auto more = samples.mistaken - static_cast<int64_t>(samples.mistakes.size()); more > 0)
+    text += fmt::format("skipped     {} more\n", more);
   if (!samples.validation.empty()) {
     text += fmt::format("validation  {} transcripts, {} tokens, {} of them counted; every {} steps\n",
                         samples.validation.size(), validation.tokens, validation.trained, config.validation.every);
@@ -74,7 +79,10 @@ Json to_json(const trainer::SampleSet& samples, int64_t steps) {
        {{"too_long", samples.too_long},
         {"low_reward", samples.low_reward},
         {"without_reward", samples.without_reward},
-        {"heldout", samples.heldout}}},
+        {"heldout", samples.heldout},
+        {"muted", samples.muted},
+        {"mistaken", samples.mistaken}}},
+      {"mistakes", samples.mistakes},
       {"without_end", samples.without_end}};
 }
 

@@ -20,19 +20,19 @@ std::vector<std::string_view> opening_marks(ToolDialect dialect) {
     case ToolDialect::kHermes:
       return {kToolCall, kToolCallEnd};
     case ToolDialect::kQwen3Coder:
-      return {kToolCall, kCoderFunction};
+      return {kToolCall, kCoderFunction, kCoderParameter};
     case ToolDialect::kGlm4:
-      return {kToolCall};
+      return {kToolCall, kGlmKey, kGlmValueEnd};
     case ToolDialect::kMistral:
     case ToolDialect::kMistralV11:
-      return {kMistralCalls};
+      return {kMistralCalls, kMistralArguments};
     case ToolDialect::kLlama3:
       return {kPythonTag};
     case ToolDialect::kDeepseekV3:
     case ToolDialect::kDeepseekV31:
-      return {kDeepseekMarks.list_begin, kDeepseekMarks.begin, kDeepseekMarks.middle};
+      return {kDeepseekMarks.list_begin, kDeepseekMarks.begin, kDeepseekMarks.middle, kDeepseekMarks.end};
     case ToolDialect::kKimiK2:
-      return {kKimiMarks.list_begin, kKimiMarks.begin, kKimiMarks.middle};
+      return {kKimiMarks.list_begin, kKimiMarks.begin, kKimiMarks.middle, kKimiMarks.end};
   }
   return {};
 }

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "model/tool_dialect.h"
+#include "model/tool_dialects/marks.h"
 #include "model/tool_dialects/offered_tools.h"
 
 namespace tandem::model {
@@ -38,6 +39,10 @@ std::string format_deepseek_v31(std::string_view name, const Json& arguments);
 
 ParsedMessage parse_kimi_k2(std::string_view text, const Offered& offered);
 std::string format_kimi_k2(std::string_view name, const Json& arguments);
+
+// Whether a call begins at a mark: [TOOL_CALLS], or, where tools are known, [ARGS] before an object, whose [TOOL_CALLS]
+// is missing.
+CallMark mistral_mark_at(std::string_view text, size_t at, const OfferedTools& offered, bool whole);
 
 // Where the JSON begins whose calls, or arguments behind a name, stand behind a mark that ends at `inner`.
 struct MistralBody {

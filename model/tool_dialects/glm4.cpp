@@ -1,6 +1,8 @@
 // GLM-4.5; the reader of a call says how it looks. Values are texts as they stand, or JSON.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "model/tool_dialects/dialects.h"
 #include "model/tool_dialects/glm4_reader.h"
 #include "model/tool_dialects/marks.h"
@@ -15,11 +17,16 @@ constexpr std::string_view kOpen = kToolCall, kClose = kToolCallEnd;
 
 ParsedMessage parse_glm4(std::string_view text, const Offered& offered) {
   Collector collector(text);
-  for (size_t begin = text.find(kOpen); begin != std::string_view::npos;) {
+  for (size_t from = 0;;) {
+    const size_t begin = std::min({text.find(kOpen, from), text.find(kGlmKey, from), text.find(kGlmValueEnd, from)});
+    if (begin == std::string_view::npos) break;
+    if (glm_mark_at(text, begin, *offered, true) != CallMark::kCall) {
+      from = begin + 1;
+      continue;
+    }
     GlmReader reader(offered);
-    const size_t end = begin + *reader.read(text.substr(begin), true);
-    collector.add(reader.take(), begin, end);
-    begin = text.find(kOpen, end);
+    from = begin + *reader.read(text.substr(begin), true);
+    collector.add(reader.take(), begin, from);
   }
   return collector.finish();
 }

@@ -13,8 +13,8 @@ namespace tandem::model {
 namespace {
 
 constexpr auto kGlmNone = std::string_view::npos;
-constexpr std::string_view kGlmSpace = " \t\r\n", kKeyOpen = "<arg_key>", kKeyEnd = "</arg_key>",
-                           kValueOpen = "<arg_value>", kValueEnd = "</arg_value>";
+constexpr std::string_view kGlmSpace = " \t\r\n", kKeyOpen = kGlmKey, kKeyEnd = "</arg_key>",
+                           kValueOpen = "<arg_value>", kValueEnd = kGlmValueEnd;
 
 size_t skip_glm_space(std::string_view text, size_t at) {
   return std::min(text.find_first_not_of(kGlmSpace, at), text.size());
@@ -22,8 +22,38 @@ size_t skip_glm_space(std::string_view text, size_t at) {
 
 }  // namespace
 
-GlmReader::GlmReader(std::shared_ptr<const OfferedTools> offered) : TagReader(std::move(offered)) {
+CallMark glm_mark_at(std::string_view text, size_t at, const OfferedTools& offered, bool whole) {
+  const auto starts = [&](std::string_view mark) { return text.substr(at).starts_with(mark); };
+  const auto may_start = [&](std::string_view mark) {
+    const auto rest = text.substr(at);
+    return !whole && rest.size() < mark.size() && mark.starts_with(rest);
+  };
+  if (starts(kToolCall)) return CallMark::kCall;
+  if (!offered.known()) return CallMark::kText;
+  std::string_view wanted = kToolCallEnd;
+  if (starts(kKeyOpen)) {
+    const auto word = text.substr(at + kKeyOpen.size(), kMaxScannedName);
+    const size_t end = word.find('<');
+    if (end == kGlmNone) return whole || word.size() == kMaxScannedName ? CallMark::kText : CallMark::kUndecided;
+    at += kKeyOpen.size() + end;
+    if (may_start(kKeyEnd)) return CallMark::kUndecided;
+    if (!starts(kKeyEnd)) return CallMark::kText;
+    at += kKeyEnd.size();
+    wanted = kValueOpen;
+  } else {
+    at += kValueEnd.size();
+  }
+  at = skip_glm_space(text, at);
+  return starts(wanted) ? CallMark::kCall : may_start(wanted) ? CallMark::kUndecided : CallMark::kText;
+}
+
+bool GlmReader::open(std::string_view text) {
   at_ = kToolCall.size();
+  phase_ = kName;
+  if (text.starts_with(kToolCall)) return true;
+  at_ = 1;
+  stray_ = true;
+  return broken("it has no <tool_call> before it");
 }
 
 bool GlmReader::broken(std::string what) {
@@ -34,6 +64,8 @@ bool GlmReader::broken(std::string what) {
 
 bool GlmReader::step(std::string_view text, bool whole) {
   switch (phase_) {
+    case kOpening:
+      return open(text);
     case kName:
       return read_name(text, whole);
     case kBetween:
@@ -58,6 +90,8 @@ bool GlmReader::read_name(std::string_view text, bool whole) {
   const auto name = unquoted(rest.substr(0, end));
   if (name.empty() || end == kGlmNone)
     return broken(name.empty() ? "the call has no name" : "it has no closing </tool_call>");
+  if (!may_be_name(name) && !offered_->offers(name))
+    return broken(fmt::format("\"{}\" is no tool's name", name.substr(0, 100)));
   call_.name = std::string(name);
   name_ = call_.name;
   at_ = begin + end;
@@ -164,13 +198,18 @@ GlmReader::Mark GlmReader::call_behind(std::string_view text, size_t at, bool wh
 }
 
 bool GlmReader::find_broken_end(std::string_view text, bool whole) {
-  const size_t found = text.find(kToolCallEnd, at_);
+  const size_t found = text.find(kToolCallEnd, at_), next = stray_ ? text.find(kToolCall, at_) : kGlmNone;
+  if (next < found) {
+    end_ = next;
+    return false;
+  }
   if (found != kGlmNone) {
     end_ = found + kToolCallEnd.size();
     return false;
   }
   if (whole) end_ = text.size();
-  at_ = std::max(at_, text.size() - std::min(text.size(), held_back(text, kToolCallEnd)));
+  const size_t held = std::max(held_back(text, kToolCallEnd), stray_ ? held_back(text, kToolCall) : 0);
+  at_ = std::max(at_, text.size() - std::min(text.size(), held));
   return false;
 }
 

@@ -12,13 +12,14 @@ namespace tandem::model {
 
 class GlmReader : public TagReader {
  public:
-  explicit GlmReader(std::shared_ptr<const OfferedTools> offered);
+  using TagReader::TagReader;
 
  private:
-  enum Phase : uint8_t { kName, kBetween, kKey, kBeforeValue, kValue, kBroken };
+  enum Phase : uint8_t { kOpening, kName, kBetween, kKey, kBeforeValue, kValue, kBroken };
   enum class Mark : uint8_t { kNone, kEnd, kUndecided, kMissingEnd };
 
   bool step(std::string_view text, bool whole) override;
+  bool open(std::string_view text);
   bool read_name(std::string_view text, bool whole);
   bool follow_tags(std::string_view text, bool whole);
   bool read_key(std::string_view text, bool whole);
@@ -29,9 +30,14 @@ class GlmReader : public TagReader {
   bool find_broken_end(std::string_view text, bool whole);
   bool broken(std::string what);
 
-  Phase phase_ = kName;
+  Phase phase_ = kOpening;
+  bool stray_ = false;  // without its opening tag
   size_t value_begin_ = 0;
   std::optional<size_t> call_end_in_value_;  // where a call's closing tag stands in the value
 };
+
+// Whether a call begins at a mark: <tool_call>, or, where tools are known, what shows one whose <tool_call> is missing:
+// a key with the opening of its value behind it, and the end of a value with the end of a call behind it.
+CallMark glm_mark_at(std::string_view text, size_t at, const OfferedTools& offered, bool whole);
 
 }  // namespace tandem::model

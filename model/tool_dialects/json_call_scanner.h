@@ -3,6 +3,7 @@
 
 #include "model/tool_dialects/call_scanner.h"
 #include "model/tool_dialects/object_watch.h"
+#include "model/tool_dialects/parts.h"
 
 namespace tandem::model {
 
@@ -17,6 +18,7 @@ class JsonCallScanner : public CallScanner {
     const auto end = object_->advance(text);
     if (text[begin] != '{') return end;
     if (!name_) name_ = object_->string_of(text, "name");
+    if (name_) name_ = std::string(unquoted(*name_));
     if (name_ && name_->empty()) name_.reset();
     for (const auto key : keys_) {
       const auto arguments = object_->object_of(text, key);

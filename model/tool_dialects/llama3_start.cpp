@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/json.h"
+#include "model/tool_dialects/parts.h"
 
 namespace tandem::model {
 
@@ -32,9 +33,9 @@ BraceForm form_of_brace(const ObjectWatch& object, std::string_view text, const 
       if (!end) break;
       const auto value = parse_json(text.substr(begin, *end - begin));
       const bool inside = key == "function" && value && value->is_object();
-      const Json said = inside ? value->value("name", Json()) : value && key == "name" ? *value : Json();
+      const Json said = inside ? value->value("name", Json()) : value ? *value : Json();
       if (!said.is_string()) return BraceForm::kText;
-      name = said.get<std::string>();
+      name = std::string(unquoted(said.get_ref<const std::string&>()));
       has_arguments |= inside && (value->contains("parameters") || value->contains("arguments"));
     }
     if (!name) continue;

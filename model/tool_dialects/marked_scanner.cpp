@@ -38,31 +38,34 @@ class MarkedScanner : public CallScanner {
       : marks_(marks), place_(place), offered_(std::move(offered)) {}
 
   std::optional<size_t> advance(std::string_view text) override {
-    const size_t begin = begin_.find(text, 0), stray = middle_.find(text, 0);
+    const size_t begin = begin_.find(text, 0), middle = middle_.find(text, 0);
+    const size_t stray = std::min(middle, any_end_.find(text, 0));
     if (begin == kMarkedScannerNone && stray == kMarkedScannerNone) return std::nullopt;
     if (stray < begin) return end_of_stray(text, stray);
     const size_t head = begin + marks_.begin.size();
-    const size_t first = first_end_.find(text, head);
-    if (stray > first) return first + marks_.end.size();
-    if (stray == kMarkedScannerNone) return std::nullopt;
-    const size_t body = stray + marks_.middle.size();
-    read(text, head, stray, body);
-    const auto end = end_of_call(text, body, first);
-    return end ? std::optional(*end + marks_.end.size()) : std::nullopt;
+    const size_t first = first_end_.find(text, head), next = next_.find(text, head);
+    if (middle > std::min(first, next)) return first < next ? first + marks_.end.size() : next;
+    if (middle == kMarkedScannerNone) return std::nullopt;
+    const size_t body = middle + marks_.middle.size();
+    read(text, head, middle, body);
+    return length_of_call(text, body, {.at = std::min(first, next), .missing = next < first});
   }
 
  private:
   std::optional<size_t> end_of_stray(std::string_view text, size_t stray) {
-    const size_t end = first_end_.find(text, stray), next = begin_.find(text, stray);
+    const size_t end = any_end_.find(text, stray), next = begin_.find(text, stray);
     if (end < next) return end + marks_.end.size();
     return next != kMarkedScannerNone ? std::optional(next) : std::nullopt;
   }
 
   // As end_of_marked_call says it of the whole text.
-  std::optional<size_t> end_of_call(std::string_view text, size_t body, size_t first) {
-    const auto told = first == kMarkedScannerNone ? std::nullopt : std::optional(first);
+  std::optional<size_t> length_of_call(std::string_view text, size_t body, const MarkedEnd& plain) {
+    const auto with_mark = [&](size_t at) { return std::optional(at + marks_.end.size()); };
+    const auto told = plain.at == kMarkedScannerNone ? std::nullopt
+                      : plain.missing                ? std::optional(plain.at)
+                                                     : with_mark(plain.at);
     if (brace_ == kMarkedScannerNone) brace_ = text.find('{', body);
-    if (brace_ > first || brace_ == kMarkedScannerNone) return told;
+    if (brace_ > plain.at || brace_ == kMarkedScannerNone) return told;
     if (!object_) object_.emplace(brace_);
     const auto json_end = object_->advance(text);
     if (name_ && brace_ >= json_begin_) {
@@ -71,12 +74,14 @@ class MarkedScanner : public CallScanner {
         arguments_.append(text.substr(brace_ + arguments_.size(), known - brace_ - arguments_.size()));
     }
     if (!json_end) return std::nullopt;
-    if (*json_end <= first && told) return told;
     const size_t behind = text.find_first_not_of(" \t\r\n`", *json_end);
     if (behind == kMarkedScannerNone) return std::nullopt;
     const auto rest = text.substr(behind);
-    if (rest.starts_with(marks_.end)) return behind;
-    if (rest.size() < marks_.end.size() && marks_.end.starts_with(rest)) return std::nullopt;
+    if (rest.starts_with(marks_.end)) return with_mark(behind);
+    for (const auto mark : {marks_.begin, marks_.list_end})
+      if (rest.starts_with(mark)) return behind;
+    for (const auto mark : {marks_.end, marks_.begin, marks_.list_end})
+      if (rest.size() < mark.size() && mark.starts_with(rest)) return std::nullopt;
     return told;
   }
 
@@ -113,7 +118,8 @@ class MarkedScanner : public CallScanner {
   const CallMarks& marks_;
   NamePlace place_;
   std::shared_ptr<const OfferedTools> offered_;
-  MarkSearch begin_{marks_.begin}, middle_{marks_.middle}, first_end_{marks_.end};
+  MarkSearch begin_{marks_.begin}, middle_{marks_.middle}, first_end_{marks_.end}, any_end_{marks_.end},
+      next_{marks_.begin};
   size_t brace_ = kMarkedScannerNone, json_begin_ = 0;
   bool no_name_ = false;
   std::optional<ObjectWatch> object_;

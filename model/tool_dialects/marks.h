@@ -5,9 +5,13 @@
 
 namespace tandem::model {
 
+// What stands at a mark that may begin a call.
+enum class CallMark : uint8_t { kCall, kText, kUndecided };
+
 inline constexpr std::string_view kToolCall = "<tool_call>";
 inline constexpr std::string_view kToolCallEnd = "</tool_call>";
-inline constexpr std::string_view kCoderFunction = "<function=";
+inline constexpr std::string_view kCoderFunction = "<function=", kCoderParameter = "<parameter=";
+inline constexpr std::string_view kGlmKey = "<arg_key>", kGlmValueEnd = "</arg_value>";
 inline constexpr std::string_view kMistralCalls = "[TOOL_CALLS]";
 inline constexpr std::string_view kMistralArguments = "[ARGS]";
 inline constexpr std::string_view kMistralId = "[CALL_ID]";

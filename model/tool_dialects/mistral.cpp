@@ -39,9 +39,20 @@ Result<ToolCall> read_mistral_call(std::string_view head, std::string_view json)
 
 }  // namespace
 
-ParsedMessage parse_mistral(std::string_view text, const Offered&) {
+ParsedMessage parse_mistral(std::string_view text, const Offered& offered) {
   Collector collector(text);
-  for (size_t begin = text.find(kMistralCalls); begin != kMistralNone;) {
+  for (size_t from = 0;;) {
+    const size_t begin = std::min(text.find(kMistralCalls, from), text.find(kMistralArguments, from));
+    if (begin == kMistralNone) break;
+    if (mistral_mark_at(text, begin, *offered, true) != CallMark::kCall) {
+      from = begin + 1;
+      continue;
+    }
+    if (text.substr(begin).starts_with(kMistralArguments)) {
+      from = std::min(end_of_json(text, text.find('{', begin)), text.size());
+      collector.add(fail(Status::invalid("it has no [TOOL_CALLS] before it")), begin, from);
+      continue;
+    }
     const size_t inner = begin + kMistralCalls.size(), next = std::min(text.find(kMistralCalls, inner), text.size());
     // The name has no bracket of JSON in it; "[ARGS]" and "[CALL_ID]" are none.
     const MistralBody body = mistral_body(text, inner, true);
@@ -51,7 +62,7 @@ ParsedMessage parse_mistral(std::string_view text, const Offered&) {
                                            : "its JSON has no end";
       const size_t to = body.json >= next ? next : text.size();
       collector.add(fail(Status::invalid(what)), begin, to);
-      begin = to < text.size() ? to : kMistralNone;
+      from = to;
       continue;
     }
     const auto json = text.substr(body.json, end - body.json);
@@ -60,9 +71,17 @@ ParsedMessage parse_mistral(std::string_view text, const Offered&) {
       read_mistral_list(json, begin, end, collector);
     else
       collector.add(read_mistral_call(head, json), begin, end);
-    begin = text.find(kMistralCalls, end);
+    from = end;
   }
   return collector.finish();
+}
+
+CallMark mistral_mark_at(std::string_view text, size_t at, const OfferedTools& offered, bool whole) {
+  if (text.substr(at).starts_with(kMistralCalls)) return CallMark::kCall;
+  if (!offered.known()) return CallMark::kText;
+  const size_t behind = text.find_first_not_of(" \t\r\n", at + kMistralArguments.size());
+  if (behind == kMistralNone) return whole ? CallMark::kText : CallMark::kUndecided;
+  return text[behind] == '{' ? CallMark::kCall : CallMark::kText;
 }
 
 MistralBody mistral_body(std::string_view text, size_t inner, bool whole) {

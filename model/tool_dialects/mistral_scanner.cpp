@@ -16,6 +16,10 @@ class MistralScanner : public JsonCallScanner {
 
   std::optional<size_t> advance(std::string_view text) override {
     constexpr size_t kInner = kMistralCalls.size();
+    if (text.starts_with(kMistralArguments)) {  // of a call without its beginning
+      if (!object_) object_.emplace(text.find('{'));
+      return object_->advance(text);
+    }
     if (!json_) {
       const MistralBody body = mistral_body(text, kInner, false);
       if (body.undecided) return std::nullopt;

@@ -22,6 +22,12 @@ bool OfferedTools::may_take(std::string_view tool, std::string_view parameter) c
   return found == parameters_.end() || found->second.empty() || found->second.contains(parameter);
 }
 
+bool OfferedTools::any_takes(std::string_view parameter) const {
+  for (const auto& [tool, parameters] : parameters_)
+    if (parameters.contains(parameter)) return true;
+  return false;
+}
+
 std::string OfferedTools::names() const {
   constexpr size_t kMost = 400;
   std::string all;

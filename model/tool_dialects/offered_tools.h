@@ -22,6 +22,8 @@ class OfferedTools {
   bool offers(std::string_view name) const { return known_ && parameters_.contains(name); }
   // Whether the tool has the parameter, or may have it: its parameters are not described.
   bool may_take(std::string_view tool, std::string_view parameter) const;
+  // Whether a tool was offered whose parameters are described with this one among them.
+  bool any_takes(std::string_view parameter) const;
   // "read_file, write"; cut after a few hundred bytes.
   std::string names() const;
 

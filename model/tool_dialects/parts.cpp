@@ -56,16 +56,20 @@ std::string_view unquoted(std::string_view name) {
   return quoted ? trim(name.substr(1, name.size() - 2)) : name;
 }
 
+bool may_be_name(std::string_view word) {
+  return !word.empty() && word.find_first_of(" \t\r\n<>{}()[]\"'=,;") == std::string_view::npos;
+}
+
 Result<ToolCall> read_call(const Json& whole, std::initializer_list<std::string_view> argument_keys) {
   const bool wrapped = whole.is_object() && whole.contains("function") && whole["function"].is_object();
   const Json& json = wrapped ? whole["function"] : whole;
   if (!json.is_object()) return fail(Status::invalid("the call is not a JSON object with \"name\" and \"arguments\""));
   const std::string_view expected = *argument_keys.begin();
-  const auto name = json.find("name");
-  if (name == json.end() || !name->is_string() || name->get_ref<const std::string&>().empty()) {
+  const Json name = json.value("name", wrapped ? Json() : json.value("function", Json()));
+  if (!name.is_string() || unquoted(name.get_ref<const std::string&>()).empty()) {
     return fail(Status::invalid("the call has no \"name\" that is a string"));
   }
-  ToolCall call{.name = name->get<std::string>()};
+  ToolCall call{.name = std::string(unquoted(name.get_ref<const std::string&>()))};
   if (wrapped) {
     for (const auto& [key, value] : whole.items()) {
       if (key != "function" && key != "type" && key != "id")
@@ -75,7 +79,8 @@ Result<ToolCall> read_call(const Json& whole, std::initializer_list<std::string_
   }
   bool found = false;
   for (const auto& [key, value] : json.items()) {
-    if (key == "name" || (key == "type" && value == Json("function"))) continue;
+    if (key == "name" || (key == "function" && !json.contains("name")) || (key == "type" && value == Json("function")))
+      continue;
     if (key == "id" && value.is_string()) {
       call.id = value.get<std::string>();
       continue;

@@ -29,6 +29,8 @@ class Collector {
 
 // A name or key without white space around it, and without the quotes that some models write.
 std::string_view unquoted(std::string_view name);
+// Whether a word can be the name of a tool: it has no white space, quotes, brackets or signs of a call in it.
+bool may_be_name(std::string_view word);
 
 // Name and arguments out of one JSON object, which may stand in {"type": "function", "function": {..}}; the failure
 // says what would be right. The first of the keys is the one that is told.

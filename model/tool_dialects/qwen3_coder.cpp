@@ -18,7 +18,8 @@ constexpr std::string_view kQwenOpen = kToolCall, kQwenClose = kToolCallEnd;
 ParsedMessage parse_qwen3_coder(std::string_view text, const Offered& offered) {
   Collector collector(text);
   for (size_t from = 0;;) {
-    const size_t begin = std::min(text.find(kQwenOpen, from), text.find(kCoderFunction, from));
+    const size_t begin =
+        std::min({text.find(kQwenOpen, from), text.find(kCoderFunction, from), text.find(kCoderParameter, from)});
     if (begin == std::string_view::npos) break;
     if (coder_mark_at(text, begin, *offered, true) != CallMark::kCall) {
       from = begin + 1;

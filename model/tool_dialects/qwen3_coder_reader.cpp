@@ -14,7 +14,7 @@ namespace {
 
 constexpr auto kCoderNone = std::string_view::npos;
 constexpr std::string_view kCoderSpace = " \t\r\n", kFunctionOpen = kCoderFunction, kFunctionEnd = "</function>",
-                           kParameterOpen = "<parameter=", kParameterEnd = "</parameter>";
+                           kParameterOpen = kCoderParameter, kParameterEnd = "</parameter>";
 
 size_t skip_coder_space(std::string_view text, size_t at) {
   return std::min(text.find_first_not_of(kCoderSpace, at), text.size());
@@ -24,10 +24,13 @@ size_t skip_coder_space(std::string_view text, size_t at) {
 
 CallMark coder_mark_at(std::string_view text, size_t at, const OfferedTools& offered, bool whole) {
   if (text.substr(at).starts_with(kToolCall)) return CallMark::kCall;
-  const auto name = text.substr(at + kFunctionOpen.size(), kMaxScannedName);
+  const bool parameter = text.substr(at).starts_with(kParameterOpen);
+  if (parameter && at > 0 && text[at - 1] != '\n') return CallMark::kText;
+  const auto name = text.substr(at + (parameter ? kParameterOpen : kFunctionOpen).size(), kMaxScannedName);
   const size_t end = name.find_first_of(">\n<");
   if (end == kCoderNone) return whole || name.size() == kMaxScannedName ? CallMark::kText : CallMark::kUndecided;
   const auto plain = unquoted(name.substr(0, end));
+  if (parameter) return name[end] == '>' && offered.any_takes(plain) ? CallMark::kCall : CallMark::kText;
   return name[end] == '>' && !plain.empty() && offered.may_call(plain) ? CallMark::kCall : CallMark::kText;
 }
 
@@ -60,6 +63,11 @@ bool CoderReader::step(std::string_view text, bool whole) {
 bool CoderReader::open(std::string_view text) {
   tagged_ = text.starts_with(kToolCall);
   if (tagged_) at_ = kToolCall.size();
+  if (text.starts_with(kCoderParameter)) {
+    at_ = kCoderParameter.size();
+    stray_ = true;
+    return broken("a parameter has no <function=NAME> before it");
+  }
   phase_ = kFunction;
   return true;
 }
@@ -101,6 +109,8 @@ bool CoderReader::read_word(std::string_view text, bool whole) {
   at_ += end + 1;
   if (phase_ == kName) {
     if (word.empty()) return broken("the function has no name");
+    if (!may_be_name(word) && !offered_->offers(word))
+      return broken(fmt::format("\"{}\" is no function's name", word.substr(0, 100)));
     call_.name = word;
     name_ = word;
     phase_ = kBetween;
@@ -200,13 +210,18 @@ bool CoderReader::close(std::string_view text, bool whole) {
                              : "the call does not end with </function> and </tool_call>");
 }
 
-// The rest of what cannot be read, up to its closing tag.
+// The rest of what cannot be read, up to its closing tag. Where no function stands before it another call ends it, too.
 bool CoderReader::find_broken_end(std::string_view text, bool whole) {
   const auto mark = tagged_ ? kToolCallEnd : kFunctionEnd;
-  const size_t found = text.find(mark, at_);
+  const size_t found = text.find(mark, at_), next = stray_ ? text.find(kToolCall, at_) : kCoderNone;
+  if (next < found) {
+    end_ = next;
+    return false;
+  }
   if (found == kCoderNone) {
     if (whole) end_ = text.size();
-    at_ = std::max(at_, text.size() - std::min(text.size(), held_back(text, mark)));
+    const size_t held = std::max(held_back(text, mark), stray_ ? held_back(text, kToolCall) : 0);
+    at_ = std::max(at_, text.size() - std::min(text.size(), held));
     return false;
   }
   at_ = found + mark.size();

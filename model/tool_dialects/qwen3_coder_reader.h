@@ -32,13 +32,14 @@ class CoderReader : public TagReader {
 
   Phase phase_ = kOpening;
   bool tagged_ = false;
+  bool stray_ = false;     // begins with a parameter
   bool in_value_ = false;  // behind the line end at its beginning
   size_t value_begin_ = 0;
   std::optional<size_t> call_end_in_value_;  // where the tags of a call's end stand in the value
 };
 
-// Whether a call begins at a mark: <tool_call>, or <function=NAME> of a tool that may be called.
-enum class CallMark : uint8_t { kCall, kText, kUndecided };
+// Whether a call begins at a mark: <tool_call>, <function=NAME> of a tool that may be called, or on a line of its own
+// <parameter=KEY> of one that was offered, which is a malformed one.
 CallMark coder_mark_at(std::string_view text, size_t at, const OfferedTools& offered, bool whole);
 
 }  // namespace tandem::model

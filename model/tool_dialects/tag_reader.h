@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "model/tool_dialects/marks.h"
 #include "model/tool_dialects/offered_tools.h"
 #include "model/tool_dialects/text_values_scanner.h"
 

@@ -28,6 +28,8 @@ class Reader {
       if (keyword != "allOf" || !value.is_array()) continue;
       for (const Json& one : value) keep(of(one));
     }
+    // OpenAPI's way to allow null.
+    if (types && schema.value("nullable", Json()) == true) types = *types | kNullText;
     return types;
   }
 

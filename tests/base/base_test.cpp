@@ -39,6 +39,16 @@ TEST(Json, refuses_a_key_that_stands_twice) {
   EXPECT_NE(parsed.error().message().find("\"a\" stands twice"), std::string::npos);
 }
 
+TEST(Json, says_what_is_wrong_in_words_that_are_no_parsers) {
+  const auto said = [](const char* text) { return parse_json(text).error().message(); };
+  EXPECT_EQ(said(R"({"a": no})"), "not JSON at line 1 column 8: cannot read '\"a\": no'");
+  EXPECT_EQ(said(R"({"a":)"), "not JSON at line 1 column 6: the text ends here, expected '[', '{', or another value");
+  EXPECT_EQ(said("{b"), "not JSON at line 1 column 2: cannot read '{b', expected a text in double quotes");
+  EXPECT_EQ(said("{} x"), "not JSON at line 1 column 4: cannot read '{} x', expected the end");
+  EXPECT_EQ(said("version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 2\n"),
+            "is a pointer of Git LFS, not the file itself");
+}
+
 TEST(Json, names_line_and_column_of_a_mistake) {
   const auto parsed = parse_json("{\n  \"a\": }");
   ASSERT_FALSE(parsed);

@@ -91,7 +91,15 @@ std::vector<std::string> drafts_of_calls(ToolDialect dialect) {
   std::vector<std::string> all = {call_of(dialect),        "<tool_call>",         "</tool_call>",
                                   "<|python_tag|>",        "{\"name\": \"x\"",    "<|tool_calls_section_begin|>",
                                   "<｜tool▁call▁begin｜>", "<function=read_file>"};
-  all.push_back(call_of(dialect).substr(0, call_of(dialect).size() / 2));
+  const std::string call = call_of(dialect);
+  all.push_back(call.substr(0, call.size() / 2));
+  // Without its beginning, and without its end.
+  for (const size_t cut : {call.size() / 4, call.size() / 2, call.size() - call.size() / 4})
+    all.push_back(
+        call.substr(call.find_first_of("<[{", cut) == std::string::npos ? cut : call.find_first_of("<[{", cut)));
+  all.push_back(call.substr(0, call.find_last_of("<[")));
+  for (const char* part : {"[ARGS] {", "<arg_key>path</arg_key>\n<arg_value>x", "\n<parameter=path>\nx\n</parameter>"})
+    all.emplace_back(part);
   return all;
 }
 
@@ -176,6 +184,17 @@ TEST(MessageFormat, is_told_by_the_template_and_its_prompt) {
   EXPECT_FALSE(message_format(qwen, true, "<think>\n\n</think>\n\n").begins_in_reasoning);
   const auto plain = message_format(*ChatTemplate::parse("{{ messages[0].content }}"), false, "x");
   EXPECT_FALSE(plain.reads_tools || plain.has_reasoning || plain.begins_in_reasoning);
+}
+
+TEST(ReasoningSplitter, takes_the_marks_of_mistral_too_each_with_its_own_end) {
+  const auto parts = ReasoningSplitter(false).push("[THINK]a [TOOL_CALLS] </think> b[/THINK] c", true);
+  EXPECT_EQ(parts.reasoning, "a [TOOL_CALLS] </think> b");
+  EXPECT_EQ(parts.content, "c");
+  ReasoningSplitter stream(false);
+  EXPECT_EQ(stream.push(" [TH", false).content, "");
+  EXPECT_EQ(stream.push("INK]x", false).reasoning, "x");
+  EXPECT_EQ(stream.push("[/THINK]y", true).content, "y");
+  EXPECT_EQ(ReasoningSplitter(false).push("[THING]", true).content, "[THING]");
 }
 
 TEST(ReasoningSplitter, says_the_same_in_whatever_pieces_the_text_comes) {

@@ -11,6 +11,7 @@
 #include "base/utf8.h"
 #include "model/bert_characters.h"
 #include "model/byte_alphabet.h"
+#include "model/pre_tokenizer.h"
 
 namespace tandem::model {
 namespace {
@@ -279,7 +280,7 @@ TEST(Tokenizer, what_would_change_ids_and_is_not_implemented_is_refused_by_name)
       {R"({"model":{"vocab":{"!":99999999999}}})", "id 99999999999"},
       {R"({"model":{"vocab":{"qqq":5}}})", "have the id 5"},
       {R"({"normalizer":{"type":"Odd"}})", "normalizer: type Odd"},
-      {R"({"pre_tokenizer":{"type":"UnicodeScripts"}})", "pre_tokenizer: type UnicodeScripts"},
+      {R"({"pre_tokenizer":{"type":"Odd"}})", "pre_tokenizer: type Odd"},
       {R"({"pre_tokenizer":{"type":"Split","pattern":{"Regex":"("},"behavior":"Isolated","invert":false}})",
        "regular expression"},
       {R"({"pre_tokenizer":{"type":"Split","pattern":{"Regex":"a"},"behavior":"Odd","invert":false}})", "behavior"},
@@ -336,16 +337,61 @@ TEST(Tokenizer, an_added_token_of_white_space_that_takes_in_what_is_beside_it_is
   EXPECT_EQ(*tokenizer.encode("  a  b"), (std::vector<TokenId>{257, 97, 257, 98}));
 }
 
-TEST(Tokenizer, a_sequence_of_processors_that_add_tokens_is_refused) {
+// As tokenizers 0.23: what one processor has added is a text of its own to the next.
+TEST(Tokenizer, a_sequence_of_processors_takes_what_one_has_added_for_a_text_beside_it) {
   const Json one = *parse_json(
       R"({"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"A","type_id":0}},{"Sequence":{"id":"A"}}],)"
       R"("pair":[],"special_tokens":{"A":{"id":"A","ids":[65],"tokens":["A"]}}})");
+  const Json pair =
+      *parse_json(R"({"type":"TemplateProcessing","single":[{"Sequence":{"id":"A"}}],"pair":[{"Sequence":{"id":"B"}},)"
+                  R"({"SpecialToken":{"id":"C","type_id":0}},{"Sequence":{"id":"A"}}],)"
+                  R"("special_tokens":{"C":{"id":"C","ids":[67,68],"tokens":["C","D"]}}})");
+  const Json roberta = {{"type", "RobertaProcessing"}, {"cls", {"<", 60}}, {"sep", {">", 62}}};
+  const Json bert = {{"type", "BertProcessing"}, {"cls", {"[", 91}}, {"sep", {"]", 93}}};
   const Json byte_level = {{"type", "ByteLevel"}};
   const auto with = [](const Json& processors) {
     return bytes_with({{"post_processor", {{"type", "Sequence"}, {"processors", processors}}}});
   };
-  EXPECT_EQ(*with(Json::array({byte_level, one}))->encode("x", AddSpecial::kYes), (std::vector<TokenId>{65, 120}));
-  EXPECT_NE(with(Json::array({one, one})).error().message().find("several that add tokens"), std::string::npos);
+  const struct {
+    Json processors;
+    std::vector<TokenId> ids;
+  } cases[] = {
+      {Json::array({byte_level, one}), {65, 120}},
+      {Json::array({one, pair}), {120, 67, 68, 65}},
+      {Json::array({one, roberta}), {60, 65, 62, 62, 120, 62}},
+      {Json::array({one, bert}), {91, 65, 93, 120, 93}},
+      {Json::array({roberta, bert}), {91, 60, 120, 62, 93}},
+      {Json::array({roberta, one, byte_level}), {65, 60, 120, 62}},
+      {Json::array({pair, one, Json({{"type", "Sequence"}, {"processors", Json::array({bert})}})}),
+       {91, 65, 93, 120, 93}},
+  };
+  for (const auto& item : cases) {
+    const auto tokenizer = with(item.processors);
+    ASSERT_TRUE(tokenizer) << tokenizer.error().message();
+    EXPECT_EQ(*tokenizer->encode("x", AddSpecial::kYes), item.ids) << item.processors.dump();
+    EXPECT_EQ(*tokenizer->encode("x"), std::vector<TokenId>{120});
+  }
+  EXPECT_NE(with(Json::array({one, one})).error().message().find("the text is left out"), std::string::npos);
+  EXPECT_NE(with(Json::array({one, pair, pair})).error().message().find("more than two parts"), std::string::npos);
+}
+
+TEST(Tokenizer, scripts_are_cut_as_by_hf_tokenizers_which_leaves_out_what_stands_before_the_first) {
+  const Json scripts = {{"type", "UnicodeScripts"}}, bytes = *parse_json(R"({"type":"ByteLevel","use_regex":false,)"
+                                                                         R"("add_prefix_space":false})");
+  const auto tokenizer =
+      *bytes_with({{"pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", Json::array({scripts, bytes})}}}});
+  EXPECT_EQ(tokenizer.decode(*tokenizer.encode("  ab")), "ab");
+  EXPECT_EQ(tokenizer.encode("   ")->size(), 0U);
+  std::vector<std::string_view> pieces;
+  RegexScratch scratch;
+  const auto cut = [&](std::string_view text) {
+    pieces.clear();
+    EXPECT_TRUE(PreTokenizer::from_json(scripts)->cut(text, scratch, pieces).ok());
+    return pieces;
+  };
+  EXPECT_EQ(cut("どこで生れ。Yes"), (std::vector<std::string_view>{"どこで生れ", "。", "Yes"}));
+  EXPECT_EQ(cut("Apples are りんご 林檎"), (std::vector<std::string_view>{"Apples are ", "りんご 林檎"}));
+  EXPECT_EQ(cut("テスト1ー a\u0301д"), (std::vector<std::string_view>{"テスト", "1", "ー ", "a", "\u0301", "д"}));
 }
 
 TEST(Tokenizer, patterns_have_the_meaning_that_oniguruma_gives_them) {
@@ -361,6 +407,19 @@ TEST(Tokenizer, patterns_have_the_meaning_that_oniguruma_gives_them) {
       {R"([^a[t]]+)", "th", {116, 104}},
       {R"(t{,2})", "th", {116, 104}},
       {R"((?m:.)t)", "\nth", {10, 116, 104}},
+      {R"(t{1,2}+h)", "th", {256}},
+      {R"(a(?i)T|h)", "th", {256}},
+      {R"(\v)", "t\nh", {116, 10, 104}},
+      {R"([\v\n]t)", "t\nth", {116, 10, 116, 104}},
+      {R"([\u0074])", "th", {116, 104}},
+      {R"((?<first>t))", "th", {116, 104}},
+      {R"((?x) t # letter
+        )",
+       "th",
+       {116, 104}},
+      {R"([^\W\d])", "th", {116, 104}},
+      {R"([[:^punct:]])", "th", {116, 104}},
+      {R"(t{1}?)", "th", {116, 104}},
   };
   for (const auto& item : cases) {
     const Json split = {
@@ -370,6 +429,34 @@ TEST(Tokenizer, patterns_have_the_meaning_that_oniguruma_gives_them) {
         bytes_with({{"pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", Json::array({split, byte_level})}}}});
     ASSERT_TRUE(tokenizer) << item.pattern << tokenizer.error().message();
     EXPECT_EQ(*tokenizer->encode(item.text), item.ids) << item.pattern;
+  }
+}
+
+// Of which PCRE2 makes something else, or that nobody has compared.
+TEST(Tokenizer, patterns_whose_meaning_is_not_known_to_be_the_same_are_refused_by_name) {
+  for (const auto& [pattern, named] : std::initializer_list<std::pair<const char*, const char*>>{
+           {R"(\X)", "\\X"},
+           {R"(\G.)", "\\G"},
+           {R"(a\Kb)", "\\K"},
+           {R"(\pL+)", "\\p without braces"},
+           {R"(\p{Greek_Extended})", "\\p{Greek_Extended}"},
+           {R"([[:alpha:]])", "[:alpha:]"},
+           {R"([a&&])", "an empty part of a class"},
+           {R"((?~ab))", "(?~"},
+           {R"((?W:\w))", "(?W"},
+           {R"((?i:stop))", "\"st\" where case does not count"},
+           {R"((?i:é))", "beyond ASCII where case does not count"},
+           {R"((?i:\p{Lu}))", "\\p{Lu} where case does not count"},
+           {R"(\xe9)", "\\x of this kind"},
+           {R"(\k<a>)", "\\k"},
+           {R"((?(1)a|b))", "(?"},
+           {R"(a{3,2})", "{3,2}"},
+           {R"((?P<n>a))", "(?P"}}) {
+    const Json split = {
+        {"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}, {"invert", false}};
+    const auto tokenizer = bytes_with({{"pre_tokenizer", split}});
+    ASSERT_FALSE(tokenizer) << pattern;
+    EXPECT_NE(tokenizer.error().message().find(named), std::string::npos) << tokenizer.error().message();
   }
 }
 

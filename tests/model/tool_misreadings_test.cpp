@@ -164,6 +164,65 @@ So.)");
             "error: tool call 1: it has no <｜tool▁call▁begin｜> before it|write\nok");
 }
 
+TEST(ToolMisreadings, parts_of_a_call_without_its_beginning_are_an_error) {
+  EXPECT_EQ(said(ToolDialect::kQwen3Coder, "So.\n<parameter=path>\na\n</parameter>\n</function>\n</tool_call> ok"),
+            "error: tool call 1: a parameter has no <function=NAME> before it|So.\nok");
+  EXPECT_EQ(
+      said(ToolDialect::kQwen3Coder, "<parameter=path>\na\n<tool_call>\n<function=f_1>\n</function>\n</tool_call>"),
+      "error: tool call 1: a parameter has no <function=NAME> before it f_1{}");
+  for (const char* text : {"Tags like <parameter=path> hold values.", "\n<parameter=other>\nx", "<arg_key> is a tag",
+                           "<arg_key>x</arg_key> alone", "x</arg_value> y", "f[ARGS] takes", "A </tool_call>."})
+    for (const auto dialect : {ToolDialect::kQwen3Coder, ToolDialect::kGlm4, ToolDialect::kMistral})
+      EXPECT_TRUE(parse_message({.dialect = dialect}, text, writers()).errors.empty()) << text;
+  const std::string glm = "<arg_key>path</arg_key>\n<arg_value>a</arg_value>\n</tool_call>";
+  EXPECT_EQ(said(ToolDialect::kGlm4, "write\n" + glm + " ok"),
+            "error: tool call 1: it has no <tool_call> before it|write\nok");
+  EXPECT_EQ(said(ToolDialect::kGlm4, glm.substr(0, 40) + "\n<tool_call>f_1</tool_call>"),
+            "error: tool call 1: it has no <tool_call> before it f_1{}");
+  EXPECT_EQ(said(ToolDialect::kGlm4,
+                 "<tool_call>write\n<arg_key>contents</arg_key>\n<arg_value><tool_call>f_1\n<arg_key>"
+                 "x</arg_key><arg_value>1</arg_value></tool_call></arg_value>\n</tool_call>")
+                    .find("error: tool call 2: it has no <tool_call> before it") != std::string::npos,
+            true)
+      << "what was cut off is told";
+  EXPECT_EQ(said(ToolDialect::kMistralV11, "write[ARGS]{\"path\": \"a\"} ok"),
+            "error: tool call 1: it has no [TOOL_CALLS] before it|write\nok");
+  EXPECT_EQ(said(ToolDialect::kKimiK2, "{}<|tool_call_end|><|tool_calls_section_end|>"),
+            "error: tool call 1: it has no <|tool_call_begin|> before it|{}");
+  EXPECT_EQ(
+      said(ToolDialect::kDeepseekV3, "write\n```json\n{}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>").substr(0, 19),
+      "error: tool call 1:");
+}
+
+TEST(ToolMisreadings, a_missing_end_of_a_call_between_marks_hides_no_other_call) {
+  const auto kimi = [](std::string text) { return said(ToolDialect::kKimiK2, text); };
+  const std::string begin = "<|tool_call_begin|>functions.f_1:0<|tool_call_argument_begin|>", end = "<|tool_call_end|>",
+                    missing = "error: tool call 1: it has no <|tool_call_end|>";
+  EXPECT_EQ(kimi(begin + "{}" + begin + "{}" + end), missing + " f_1{}");
+  EXPECT_EQ(kimi(begin + "{\"a\": " + begin + "{}" + end), missing + " f_1{}");
+  EXPECT_EQ(kimi(begin + "x" + begin + "{}" + end), missing + " f_1{}");
+  EXPECT_EQ(kimi(begin + "{}<|tool_calls_section_end|> ok"), missing + "|ok");
+  EXPECT_EQ(kimi("<|tool_call_begin|>f_1" + begin + "{}" + end),
+            "error: tool call 1: it has no <|tool_call_end|> f_1{}");
+  EXPECT_EQ(said(ToolDialect::kDeepseekV3,
+                 "<｜tool▁call▁begin｜>function<｜tool▁sep｜>f_1\n```json\n{}\n```\n"
+                 "<｜tool▁call▁begin｜>function<｜tool▁sep｜>f_1\n```json\n{}\n```"
+                 "<｜tool▁call▁end｜>"),
+            "error: tool call 1: it has no <｜tool▁call▁end｜> f_1{}");
+}
+
+TEST(ToolMisreadings, what_is_no_name_is_an_error) {
+  EXPECT_EQ(said(ToolDialect::kGlm4, R"(<tool_call>{"name": "write", "arguments": {}}</tool_call>)"),
+            R"(error: tool call 1: "{"name": "write", "arguments": {}}" is no tool's name)");
+  EXPECT_EQ(said(ToolDialect::kGlm4, "<tool_call>write(path='a')</tool_call>"),
+            "error: tool call 1: \"write(path='a')\" is no tool's name");
+  EXPECT_EQ(said(ToolDialect::kQwen3Coder, "<tool_call>\n<function=write path=a>\n</function>\n</tool_call>"),
+            "error: tool call 1: \"write path=a\" is no function's name");
+  EXPECT_EQ(said(ToolDialect::kLlama3, R"({"function": "f_1", "parameters": {}})"), "f_1{}");
+  EXPECT_EQ(said(ToolDialect::kLlama3, R"({"name": "\"f_1\"", "parameters": {}})"), "f_1{}");
+  EXPECT_EQ(said(ToolDialect::kHermes, R"(<tool_call>{"name": "'f_1'", "arguments": {}}</tool_call>)"), "f_1{}");
+}
+
 TEST(ToolMisreadings, quotes_around_names_are_no_part_of_them) {
   EXPECT_EQ(said(ToolDialect::kQwen3Coder,
                  "<tool_call>\n<function=\"write\">\n<parameter='path'>\na\n</parameter>\n</function>\n</tool_call>"),

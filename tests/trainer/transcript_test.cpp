@@ -51,8 +51,6 @@ TEST(Transcript, what_cannot_be_learned_from_is_named_with_its_message) {
        "messages[1] (assistant): tool_calls[0]: the arguments of grep are no JSON object: "},
       {R"({"messages": [{"role": "assistant", "content": "a"}, {"role": "tool", "content": "r", "tool_call_id": "x"}]})",
        "messages[1] (tool): tool_call_id \"x\" is of no tool call in the messages before it"},
-      {R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a", "weight": 0}]})",
-       "every assistant message has weight 0: there is nothing to learn from"},
       {R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}], "tools": [{}]})",
        "tools[0] is not {\"type\": \"function\""},
       {R"({"schema_version": "2.0", "steps": []})", "schema_version is \"2.0\", not one of ATIF-v1"},
@@ -147,10 +145,58 @@ TEST(Transcript, what_clients_dump_as_null_and_content_in_parts_is_read_as_it_is
                           "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
                           "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}");
   const auto sample = render(model, R"({"messages": [
-      {"role": "user", "content": [{"type": "text", "text": "q"}, {"type": "text", "text": "r"}], "name": null},
-      {"role": "assistant", "content": "a", "function_call": null, "tool_calls": null, "refusal": null}]})");
+      {"role": "user", "content": [{"type": "text", "text": "q"}, {"type": "input_text", "text": "r"}], "name": null},
+      {"role": "assistant", "content": "a", "weight": null, "function_call": null, "tool_calls": null, "refusal": null}]})");
   ASSERT_TRUE(sample) << sample.error().to_string();
   EXPECT_EQ(trained_text(model, *sample), "<|im_start|>user\nqr<|im_end|>\n<|im_start|>assistant\n[a<|im_end|>]\n");
+}
+
+// As Qwen3's, which drops the thoughts of earlier questions.
+TEST(Transcript, thoughts_that_the_template_leaves_out_are_an_error_with_their_message) {
+  const fs::path last = model_with_template(
+      "thoughts-of-the-last",
+      "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.reasoning_content and loop.last %}<think>"
+      "{{ m.reasoning_content }}</think>{% endif %}{{ m.content.split('</think>')[-1] if not loop.last else m.content "
+      "}}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}");
+  const auto chat = [](const char* first, const char* second) {
+    return fmt::format(R"({{"messages": [{{"role": "user", "content": "q"}}, {{"role": "assistant", {}}},
+        {{"role": "user", "content": "r"}}, {{"role": "assistant", {}}}]}})",
+                       first, second);
+  };
+  constexpr const char* kField = R"("content": "a", "reasoning_content": "I think.")";
+  constexpr const char* kInline = R"("content": "<think>I think.</think>a")";
+  constexpr const char* kPlain = R"("content": "b")";
+  for (const char* thought : {kField, kInline}) {
+    const auto dropped = render(last, chat(thought, kPlain).c_str());
+    ASSERT_FALSE(dropped) << thought;
+    const std::string said = dropped.error().message();
+    EXPECT_TRUE(said.starts_with("messages[1] (assistant): ")) << said;
+    const bool field = std::string_view(thought) == kField;
+    EXPECT_TRUE(!field || said.find("does not write its reasoning where more follows") != std::string::npos) << said;
+    const auto written = render(last, chat(kPlain, thought).c_str());
+    ASSERT_TRUE(written) << written.error().to_string();
+    EXPECT_NE(trained_text(last, *written).find("I think."), std::string::npos);
+  }
+  const std::string muted = std::string(kField) + R"(, "weight": 0)";
+  EXPECT_TRUE(render(last, chat(muted.c_str(), kPlain).c_str())) << "nothing of it is learned";
+}
+
+TEST(Transcript, an_end_token_within_an_answer_is_not_learned_as_its_end) {
+  const auto chat = [](const char* message) {
+    return fmt::format(R"({{"messages": [{{"role": "user", "content": "q <|im_end|>"}}, {}]}})", message);
+  };
+  for (const char* said :
+       {R"({"role": "assistant", "content": "a <|im_end|> b"})",
+        R"({"role": "assistant", "content": "a", "reasoning_content": "so <|im_end|>"})",
+        R"({"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments":
+           {"x": "<|im_end|>"}}}]})"}) {
+    const auto sample = render(kModel, chat(said).c_str());
+    ASSERT_FALSE(sample) << said;
+    EXPECT_NE(sample.error().message().find("messages[1] (assistant): says the end token <|im_end|> within"),
+              std::string::npos)
+        << sample.error().message();
+  }
+  EXPECT_TRUE(render(kModel, chat(R"({"role": "assistant", "content": "a <|im_end b"})").c_str()));
 }
 
 // transformers marks the place where the macro began, and not what the block wrote.
@@ -267,6 +313,51 @@ TEST(SampleReader, tells_the_first_mistakes_with_file_and_line_and_counts_the_re
   EXPECT_NE(said.find(":21: "), std::string::npos);
   EXPECT_EQ(said.find(":22: "), std::string::npos);
   EXPECT_TRUE(said.ends_with("and 5 more")) << said;
+}
+
+TEST(SampleReader, leaves_out_what_cannot_be_learned_from_where_that_is_wanted_and_names_it) {
+  const auto renderer = ChatRenderer::load(kModel, {});
+  const auto read = [&](const std::string& lines, OnMistake on_mistake) {
+    SampleReader reader(*renderer, {.on_mistake = on_mistake});
+    reader.add_file(file_with("bad.jsonl", lines), Purpose::kTrain);
+    return reader.finish();
+  };
+  const std::string bad = "{\"messages\": []}\nno JSON\n";
+  EXPECT_FALSE(read(chat_line(1) + bad + chat_line(2), OnMistake::kStop));
+  const auto set = read(chat_line(1) + bad + chat_line(2), OnMistake::kSkip);
+  ASSERT_TRUE(set) << set.error().to_string();
+  EXPECT_EQ(set->train.size(), 2u);
+  EXPECT_EQ(set->mistaken, 2);
+  ASSERT_EQ(set->mistakes.size(), 2u);
+  EXPECT_NE(set->mistakes[0].find("bad.jsonl:2: messages is not a list"), std::string::npos) << set->mistakes[0];
+  EXPECT_NE(set->mistakes[1].find("bad.jsonl:3: "), std::string::npos) << set->mistakes[1];
+  const auto none = read(bad, OnMistake::kSkip);
+  ASSERT_FALSE(none);
+  EXPECT_NE(none.error().message().find("none of 2 transcripts can be learned from"), std::string::npos);
+  // A file that is not there is no transcript to skip.
+  SampleReader reader(*renderer, {.on_mistake = OnMistake::kSkip});
+  reader.add_file("/nowhere/x.jsonl", Purpose::kTrain);
+  reader.add_file(file_with("good.jsonl", chat_line(1)), Purpose::kTrain);
+  EXPECT_FALSE(reader.finish());
+}
+
+TEST(SampleReader, leaves_out_chats_of_weight_0_throughout_and_counts_them) {
+  const auto renderer = ChatRenderer::load(kModel, {});
+  const std::string muted = R"({"messages": [{"role": "user", "content": "q"},
+      {"role": "assistant", "content": "a", "weight": 0}]})";
+  const auto read = [&](const std::string& lines) {
+    SampleReader reader(*renderer, {});
+    reader.add_file(file_with("muted.jsonl", lines), Purpose::kTrain);
+    return reader.finish();
+  };
+  const std::string line = dump_json(*parse_json(muted)) + "\n";
+  const auto set = read(chat_line(1) + line);
+  ASSERT_TRUE(set) << set.error().to_string();
+  EXPECT_EQ(set->train.size(), 1u);
+  EXPECT_EQ(set->muted, 1);
+  const auto none = read(line);
+  ASSERT_FALSE(none);
+  EXPECT_NE(none.error().message().find("every assistant message has weight 0"), std::string::npos);
 }
 
 TEST(SampleReader, leaves_out_what_is_too_long_badly_rewarded_or_held_out_and_counts_it) {

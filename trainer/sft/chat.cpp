@@ -19,7 +19,7 @@ Status check_text(const Json& content) {
   if (!content.is_array()) return Status::invalid("content is neither a text nor a list of parts");
   for (const Json& part : content) {
     const Json type = part.is_object() ? part.value("type", Json()) : Json();
-    if (type != "text") {
+    if (type != "text" && type != "input_text" && type != "output_text") {
       return Status::invalid(
           fmt::format("content has a part of type {}; only text can be learned from", dump_json(type)));
     }
@@ -48,7 +48,7 @@ class ChatReader {
     const Json& messages = json["messages"];
     if (!messages.is_array() || messages.empty())
       return fail(Status::invalid("messages is not a list with at least one message"));
-    bool spoken = false, learned = false;
+    bool spoken = false;
     for (size_t i = 0; i < messages.size(); ++i) {
       Json message = messages[i];
       bool muted = false;
@@ -57,15 +57,12 @@ class ChatReader {
         const std::string who = role.is_string() ? fmt::format(" ({})", role.get<std::string>()) : "";
         return fail(std::move(status).at(fmt::format("messages[{}]{}", i, who)));
       }
-      const bool said = message["role"] == "assistant";
-      spoken = spoken || said;
-      learned = learned || (said && !muted);
+      spoken = spoken || message["role"] == "assistant";
       chat_.messages.push_back(std::move(message));
       chat_.muted.push_back(muted);
       chat_.numbers.push_back(i);
     }
     if (!spoken) return fail(Status::invalid("has no assistant message: there is nothing to learn from"));
-    if (!learned) return fail(Status::invalid("every assistant message has weight 0: there is nothing to learn from"));
     TRY(read_tools(json));
     if (const auto found = json.find("chat_template_kwargs"); found != json.end() && !found->is_null()) {
       if (!found->is_object()) return fail(Status::invalid("chat_template_kwargs is not an object"));
@@ -82,13 +79,13 @@ class ChatReader {
     const auto name = role.get<std::string>();
     if (std::find(kRoles.begin(), kRoles.end(), name) == kRoles.end())
       return Status::invalid(fmt::format("role \"{}\" is not known{}", name, did_you_mean(name, kRoles)));
+    drop_nulls(message);
     if (const auto weight = message.find("weight"); weight != message.end()) {
       if (name != "assistant" || !(*weight == 0 || *weight == 1))
         return Status::invalid("weight may be 0 or 1, and stand with an assistant's message alone");
       muted = *weight == 0;
       message.erase("weight");
     }
-    drop_nulls(message);
     if (const Json content = message.value("content", Json()); !content.is_null()) {
       TRY(check_text(content));
       message["content"] = joined(content);

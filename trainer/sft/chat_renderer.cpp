@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <regex>
 
 #include "base/text.h"
+#include "model/reasoning.h"
 #include "rollout/agent/text_calls.h"
 
 namespace tandem::trainer {
@@ -41,8 +43,35 @@ std::string text_of(const Json& content) {
   return text;
 }
 
+constexpr std::array kReasoningKeys = {"reasoning_content", "reasoning", "thinking"};
+
+std::string reasoning_of(const Json& message, const char* key) {
+  const auto found = message.find(key);
+  return found != message.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
 std::string message_name(const Chat& chat, size_t index) {
   return fmt::format("messages[{}] ({})", chat.numbers[index], chat.messages[index]["role"].get<std::string>());
+}
+
+// An end token within an answer would be learned as the answer's end.
+Status check_ends(const Chat& chat, const model::Tokenizer& tokenizer, const model::ModelConfig& config) {
+  for (size_t i = 0; i < chat.messages.size(); ++i) {
+    const Json& message = chat.messages[i];
+    if (message["role"] != "assistant" || chat.muted[i]) continue;
+    const Json content = message.value("content", Json());
+    std::string said = content.is_null() ? "" : text_of(content);
+    for (const char* key : kReasoningKeys) said += "\n" + reasoning_of(message, key);
+    if (message.contains("tool_calls")) said += "\n" + dump_json(message["tool_calls"]);
+    for (const auto id : TRY(tokenizer.encode(said))) {
+      if (std::find(config.eos_tokens.begin(), config.eos_tokens.end(), id) == config.eos_tokens.end()) continue;
+      return Status::invalid(fmt::format("says the end token {} within, which would be learned as its end",
+                                         tokenizer.decode(std::vector<model::TokenId>{id})))
+          .at(message_name(chat, i))
+          .hint("take it out of the text, or give the message \"weight\": 0");
+    }
+  }
+  return {};
 }
 
 // Templates of some models put arguments together as text, others write objects; OpenAI's notation is text.
@@ -172,6 +201,7 @@ Result<Sample> ChatRenderer::sample_of(const Chat& chat) const {
                         "is somewhere else than where transformers takes it to be")
             .hint("write the block outside of it, or leave it out: turns are found without blocks, too"));
   }
+  TRY(check_ends(chat, tokenizer_, config_));
   Whole whole{.text = std::move(rendered->text), .blocks = std::move(rendered->assistant_spans), .tokens = {}};
   whole.tokens = TRY(tokenizer_.encode_with_ends(whole.text));
   Sample sample;
@@ -188,6 +218,28 @@ Result<Sample> ChatRenderer::sample_of(const Chat& chat) const {
 }
 
 namespace {
+
+// A template that leaves out thoughts would teach the model to answer without them.
+Status check_reasoning(const Chat& chat, size_t index, std::string_view said) {
+  const Json& message = chat.messages[index];
+  std::vector<std::string> thoughts;
+  for (const char* key : kReasoningKeys) thoughts.push_back(reasoning_of(message, key));
+  const Json content = message.value("content", Json());
+  const auto parts = model::ReasoningSplitter(false).push(content.is_null() ? "" : text_of(content), true);
+  thoughts.push_back(parts.reasoning);
+  bool any = false;
+  for (const auto& thought : thoughts) {
+    if (trim(thought).empty()) continue;
+    if (said.find(trim(thought)) != std::string_view::npos) return {};
+    any = true;
+  }
+  if (!any) return {};
+  const bool later = index + 1 < chat.messages.size();
+  return Status::invalid(fmt::format("the model's chat template does not write its reasoning{}",
+                                     later ? " where more follows, so the answer would be learned without it" : ""))
+      .at(message_name(chat, index))
+      .hint(later ? kUntold : "leave the reasoning out of the transcript to learn the answer alone");
+}
 
 // A template that passes over calls would teach the model to answer without them.
 Status check_calls(const Chat& chat, size_t index, std::string_view said) {
@@ -236,8 +288,10 @@ Status ChatRenderer::mark_turns(const Chat& chat, const Whole& whole, Sample& sa
   for (const size_t message : turns_of(chat)) {
     auto found = find_turn(chat, message, before, whole);
     if (!found) return Status(found.error()).at(message_name(chat, message));
-    TRY(check_calls(chat, message, std::string_view(whole.text).substr(found->begin, found->end - found->begin)));
+    const auto said = std::string_view(whole.text).substr(found->begin, found->end - found->begin);
+    TRY(check_calls(chat, message, said));
     if (!chat.muted[message]) {
+      TRY(check_reasoning(chat, message, said));
       std::fill(sample.trained.begin() + static_cast<long>(found->first),
                 sample.trained.begin() + static_cast<long>(found->last), 1);
     }

@@ -36,6 +36,12 @@ void SampleReader::add_mistake(std::string mistake) {
   if (mistakes_.size() < kShownMistakes) mistakes_.push_back(std::move(mistake));
 }
 
+void SampleReader::pass_over(std::string mistake) {
+  if (settings_.on_mistake == OnMistake::kStop) return add_mistake(std::move(mistake));
+  ++set_.mistaken;
+  if (set_.mistakes.size() < kShownMistakes) set_.mistakes.push_back(std::move(mistake));
+}
+
 void SampleReader::add_file(const fs::path& file, Purpose purpose) {
   ++set_.files;
   validation_asked_ = validation_asked_ || purpose == Purpose::kValidate;
@@ -45,7 +51,7 @@ void SampleReader::add_file(const fs::path& file, Purpose purpose) {
     if (value)
       add_line(place, *value, purpose);
     else
-      add_mistake(Status(value.error()).at(place).to_string());
+      pass_over(Status(value.error()).at(place).to_string());
     return {};
   });
   if (!read.ok()) add_mistake(read.to_string());
@@ -53,10 +59,15 @@ void SampleReader::add_file(const fs::path& file, Purpose purpose) {
 
 void SampleReader::add_line(const std::string& place, const Json& json, Purpose purpose) {
   auto transcript = read_transcript(json);
-  if (!transcript) return add_mistake(Status(transcript.error()).at(place).to_string());
+  if (!transcript) return pass_over(Status(transcript.error()).at(place).to_string());
   if (auto* episode = std::get_if<Episode>(&*transcript)) return add_episode(place, std::move(*episode), purpose);
-  auto sample = renderer_.sample(std::get<Chat>(*transcript));
-  if (!sample) return add_mistake(Status(sample.error()).at(place).to_string());
+  const auto& chat = std::get<Chat>(*transcript);
+  if (!chat.is_learned()) {
+    ++set_.muted;
+    return;
+  }
+  auto sample = renderer_.sample(chat);
+  if (!sample) return pass_over(Status(sample.error()).at(place).to_string());
   keep(place, std::move(*sample), digest_of(dump_json(json)), purpose);
 }
 
@@ -68,7 +79,7 @@ void SampleReader::add_episode(const std::string& place, Episode episode, Purpos
   } else if (*episode.reward < settings_.min_reward) {
     ++set_.low_reward;
   } else if (std::find(episode.sampled.begin(), episode.sampled.end(), 1) == episode.sampled.end()) {
-    add_mistake(place + ": has no sampled token: there is nothing to learn from");
+    pass_over(place + ": has no sampled token: there is nothing to learn from");
   } else {
     const Digest content = digest_of(bytes_of(episode.tokens));
     keep(place,
@@ -87,8 +98,8 @@ void SampleReader::keep(const std::string& place, Sample sample, const Digest& c
   const auto stranger = std::find_if(sample.tokens.begin(), sample.tokens.end(),
                                      [&](int32_t token) { return token < 0 || token >= vocabulary; });
   if (stranger != sample.tokens.end()) {
-    return add_mistake(fmt::format("{}: has token {}, and the model's vocabulary ends at {}: it is of another model",
-                                   place, *stranger, vocabulary - 1));
+    return pass_over(fmt::format("{}: has token {}, and the model's vocabulary ends at {}: it is of another model",
+                                 place, *stranger, vocabulary - 1));
   }
   int64_t longest = 0;
   for (const auto segment : split_at(std::span<const int32_t>(sample.tokens), sample.later_segments))
@@ -132,6 +143,13 @@ Result<SampleSet> SampleReader::finish() {
       return fail(Status::invalid(fmt::format(
           "no episode is left to train on: {} have a reward below data.min_reward={}, {} have none, {} are held out",
           set_.low_reward, settings_.min_reward, set_.without_reward, set_.heldout)));
+    }
+    if (set_.mistaken > 0) {
+      return fail(Status::invalid(fmt::format("none of {} transcripts can be learned from; the first: {}",
+                                              set_.mistaken + set_.muted, set_.mistakes[0])));
+    }
+    if (set_.muted > 0) {
+      return fail(Status::invalid("there is nothing to learn from: every assistant message has weight 0"));
     }
     return fail(Status::invalid("there is no transcript to train on"));
   }

@@ -1,6 +1,7 @@
 // Samples of transcripts, read whole and checked before any of it is trained on.
 //
-// All mistakes are gathered and told at once. A transcript is held out for validation by the hash of its content, so
+// All mistakes are gathered and told at once, or with on_mistake kSkip the transcripts that have one are left out. A
+// transcript is held out for validation by the hash of its content, so
 // the same transcript falls on the same side whatever stands beside it, and its copies with it.
 //
 // Thread safety: none.
@@ -14,10 +15,14 @@
 
 namespace tandem::trainer {
 
+// What a transcript that cannot be learned from does.
+enum class OnMistake : uint8_t { kStop, kSkip };
+
 struct SampleSetSettings {
   int max_tokens = 4096;        // longer ones are left out
   double min_reward = 1;        // of episodes; others are left out
   double validation_share = 0;  // of what is read for training
+  OnMistake on_mistake = OnMistake::kStop;
 };
 
 struct PlacedSample {
@@ -30,7 +35,10 @@ struct SampleSet {
   // Left out of what was read.
   int64_t too_long = 0, shortest_too_long = 0;  // the second in tokens
   int64_t low_reward = 0, without_reward = 0, heldout = 0;
-  int64_t without_end = 0;  // not left out: what is trained last is not an end token of the model
+  int64_t muted = 0;                  // every assistant message has weight 0
+  int64_t mistaken = 0;               // with kSkip
+  std::vector<std::string> mistakes;  // the first of those, each with its place
+  int64_t without_end = 0;            // not left out: what is trained last is not an end token of the model
   int64_t files = 0;
 
   // Of the tokens and masks of all samples in order: what a resumed training must find again.
@@ -48,12 +56,14 @@ class SampleReader {
   // JSON Lines or a JSON document of transcripts. A file that cannot be read is a mistake as a line of it is.
   void add_file(const fs::path& file, Purpose purpose);
   void add_episode(const std::string& place, Episode episode, Purpose purpose);
+  // One that ends the training whatever is done with transcripts.
   void add_mistake(std::string mistake);
 
   // kInvalid where there was a mistake, or nothing is left to train on, or to validate on although that was asked for.
   Result<SampleSet> finish();
 
  private:
+  void pass_over(std::string mistake);
   void add_line(const std::string& place, const Json& json, Purpose purpose);
   void keep(const std::string& place, Sample sample, const Digest& content, Purpose purpose);
 

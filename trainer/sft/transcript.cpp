@@ -9,6 +9,12 @@
 
 namespace tandem::trainer {
 
+bool Chat::is_learned() const {
+  for (size_t i = 0; i < messages.size(); ++i)
+    if (messages[i]["role"] == "assistant" && !muted[i]) return true;
+  return false;
+}
+
 Result<Transcript> read_transcript(const Json& json) {
   if (!json.is_object()) return fail(Status::invalid("is not a JSON object"));
   if (json.contains("messages")) return Transcript(TRY(read_chat(json)));

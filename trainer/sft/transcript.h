@@ -23,6 +23,9 @@ struct Chat {
   Json variables = Json::object();  // chat_template_kwargs: what else the template sees
   std::vector<bool> muted;          // by message: an assistant's that is not learned from (`weight` 0)
   std::vector<size_t> numbers;      // by message: its place in the file's list
+
+  // Whether any message is learned from.
+  bool is_learned() const;
 };
 
 // Tokens as they were sampled.
