@@ -7,6 +7,8 @@
 namespace tandem::run {
 namespace {
 
+constexpr double kOnTheWay = 5;  // for a busy server to read a question and write the answer
+
 constexpr uint64_t kMostBytes = uint64_t{16} << 20;  // of a file
 
 std::vector<std::string> files_of(const envs::RewardSettings& own) {
@@ -89,8 +91,12 @@ Result<std::shared_ptr<envs::ForeignEnvironments>> foreign_environments_of(const
                             .output_limit = static_cast<size_t>(TRY(profile_of(config)).output_bytes)});
 }
 
+double grade_seconds_of(const RunConfig& config) {
+  const double seconds = config.rollout.episode_seconds;
+  return config.tasks.path.empty() ? 0 : std::max(seconds - kOnTheWay, seconds / 2);
+}
+
 Result<EnvDeadlines> env_deadlines_of(const RunConfig& config) {
-  constexpr double kOnTheWay = 5;  // for a busy server to read the question and write the answer
   EnvDeadlines deadlines;
   deadlines.request = std::max(deadlines.request, TRY(profile_of(config)).call_seconds + kOnTheWay);
   // The coordinator takes an episode back that is too slow.

@@ -46,6 +46,10 @@ struct EnvDeadlines {
 // No shorter than what the server itself may take: its own deadline then says what was slow. Fails as profile_of.
 Result<EnvDeadlines> env_deadlines_of(const RunConfig& config);
 
+// For how long the tests of a task may run, whatever the task gives them: an episode is taken back after
+// rollout.episode_seconds. 0 for tasks of the workspace family.
+double grade_seconds_of(const RunConfig& config);
+
 // "reward.command in the sandbox; 0.5 style, 1 task": what is learned from, for people.
 std::string describe_rewards(const RunConfig& config);
 

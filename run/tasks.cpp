@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <set>
@@ -10,6 +11,7 @@
 #include "envs/backends/choosing_backend.h"
 #include "envs/tasks/needs.h"
 #include "envs/tasks/workspace/kinds.h"
+#include "run/rewards.h"
 
 namespace tandem::run {
 namespace {
@@ -58,6 +60,23 @@ Status check_needs_of(const envs::TaskSet& set, const RunConfig& config) {
       .hint("install what is missing, or leave those tasks out (tasks.set_kinds)");
 }
 
+// Tests that take longer have no verdict. Most take less than what they are given, so this is no mistake.
+void tell_slow_tests(const envs::TaskSet& set, const RunConfig& config) {
+  const double most = grade_seconds_of(config);
+  size_t slower = 0;
+  double longest = 0;
+  for (const auto& task : set.tasks()) {
+    const double seconds = envs::seconds_of(task.expectation);
+    if (seconds > most) ++slower;
+    longest = std::max(longest, seconds);
+  }
+  if (slower == 0) return;
+  spdlog::warn(
+      "tests of {} of {} tasks may take up to {:.0f} s, and here they are ended after {:.0f} s, without a verdict "
+      "(rollout.episode_seconds={:.0f})",
+      slower, set.tasks().size(), longest, most, config.rollout.episode_seconds);
+}
+
 size_t count(const envs::TaskSet& set, Split split) {
   size_t total = 0;
   for (const auto& kind : set.kinds()) total += set.count(kind, split);
@@ -76,6 +95,7 @@ Result<envs::TaskSet> read_task_set(const RunConfig& config) {
                     .hint("lower tasks.heldout_share"));
   }
   TRY(check_machine(config, set));
+  tell_slow_tests(set, config);
   const auto kinds = set.kinds();
   const std::vector<std::string_view> known(kinds.begin(), kinds.end());
   const auto algorithm = TRY(algorithm_of(config));

@@ -132,6 +132,7 @@ Result<envs::RunTerms> terms_of(const run::RunConfig& config, const fs::path& ru
                                    .servers = TRY(envs::parse_mcp_servers(config.env.mcp_servers)),
                                    .count_lints = config.reward.lints != 0,
                                    .freeze_between_turns = config.env.freeze_between_turns}};
+  if (const double seconds = run::grade_seconds_of(config); seconds > 0) terms.episode.most_test_seconds = seconds;
   terms.episode.packages = TRY(run::packages_of_run(config, run_dir));
   terms.rewards = TRY(run::rewards_of_run(config, run_dir, clock));
   terms.foreign = TRY(run::foreign_environments_of(config));

@@ -275,7 +275,7 @@ Result<Grade> Episode::grade_now(std::string_view answer) {
   InstalledBackend installed(backend_, options_.packages, options_.prepared, python_needs(task_));
   auto graded = TRY(grade(task_, collected.files, answer,
                           sandbox_runner(installed, options_.test_time_limit_s, holder, options_.most_test_seconds),
-                          collected.programs, collected.removed));
+                          collected.programs, collected.removed, collected.details));
   if (options_.count_lints) graded.terms["lints"] = TRY(count_lints(collected.files));
   return graded;
 }
@@ -369,11 +369,16 @@ Runner sandbox_runner(SandboxBackend& backend, double time_limit_s, SandboxHolde
     if (place.base) TRY(remove_paths(*sandbox, gone_from(*place.base, place)));
     TRY(place.image.empty() ? sandbox->put(place.files) : replace_files(*sandbox, place));
     TRY(make_executable(*sandbox, place.programs));
+    TRY(add_details(*sandbox, place.details));
     std::vector<ToolOutcome> outcomes;
+    double left = most_seconds;
     for (const auto& command : commands) {
-      spec.call_time_limit_s = std::min(command.seconds > 0 ? command.seconds : time_limit_s, most_seconds);
+      constexpr double kLeast = 5;  // what reads a verdict that is there is not out of time
+      const double most = std::max(left, std::min(kLeast, most_seconds));
+      spec.call_time_limit_s = std::min(command.seconds > 0 ? command.seconds : time_limit_s, most);
       sandbox->set_call_limits(spec);
       outcomes.push_back(as_printed(TRY(sandbox->call("run_terminal_cmd", {{"command", command.command}}))));
+      left -= outcomes.back().seconds;
       if (!command.any_exit && outcomes.back().exit_code != command.exit_code) break;
     }
     return outcomes;

@@ -27,7 +27,7 @@ struct EpisodeOptions {
   size_t output_limit = 2000;  // bytes of a call's output that the model is shown
   double call_time_limit_s = 10;
   double test_time_limit_s = 10;        // of commands of a check for which the task says none
-  double most_test_seconds = 86400;     // of any of them, whatever the task says
+  double most_test_seconds = 86400;     // of all commands of a check together, whatever the task says
   std::vector<std::string> tools = {};  // that there are, and that the prompt names; empty: prompted_tools()
   std::string system = std::string(kSystemMessage);  // where the model's template writes the tools
   AllowList network = {};                            // hosts that are open beside those of the task
@@ -107,7 +107,7 @@ class Episode final : public Attempt {
 bool installs_python(const EpisodeOptions& options);
 
 // A Runner for grade() on sandboxes of this backend, which are `holder`'s. A command that says no time has
-// `time_limit_s`; none has more than `most_seconds`.
+// `time_limit_s`; all together have no more than `most_seconds`.
 Runner sandbox_runner(SandboxBackend& backend, double time_limit_s, SandboxHolder holder = {},
                       double most_seconds = 86400);
 

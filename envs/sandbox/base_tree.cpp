@@ -225,8 +225,12 @@ Collected collect_changes(const fs::path& root, std::string_view text) {
   fs::recursive_directory_iterator entry(root, fs::directory_options::skip_permission_denied, error);
   for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
     struct stat info {};
-    if (lstat(entry->path().c_str(), &info) != 0 || S_ISDIR(info.st_mode)) continue;
+    if (lstat(entry->path().c_str(), &info) != 0) continue;
     const auto name = entry->path().native().substr(prefix);
+    if (S_ISDIR(info.st_mode)) {
+      if (!add_detail(collected.details, entry->path(), name, info.st_mode)) collected.complete = false;
+      continue;
+    }
     const auto known = manifest->entries.find(name);
     if (known != manifest->entries.end()) {
       const bool is_base =
@@ -238,6 +242,7 @@ Collected collect_changes(const fs::path& root, std::string_view text) {
       collected.complete = false;
       break;
     }
+    if (!add_detail(collected.details, entry->path(), name, info.st_mode)) collected.complete = false;
     auto& content = collected.files[name];
     if (!S_ISREG(info.st_mode)) {
       content = "(not a regular file)";
@@ -259,7 +264,7 @@ Collected collect_changes(const fs::path& root, std::string_view text) {
 Result<Collected> changes_against(const BaseTree& base, const Collected& all) {
   const auto text = TRY(read_file(base.manifest(), kLargestManifest));
   auto manifest = TRY(read_manifest(text, true));
-  Collected changes{.complete = all.complete};
+  Collected changes{.complete = all.complete, .details = all.details};
   for (const auto& [path, content] : all.files) {
     const auto known = manifest.entries.find(path);
     if (known == manifest.entries.end()) {
@@ -269,7 +274,10 @@ Result<Collected> changes_against(const BaseTree& base, const Collected& all) {
     }
     const bool was_program = known->second.kind == BaseKind::kProgram, is_link = known->second.kind == BaseKind::kLink;
     manifest.entries.erase(known);
-    if (is_link && content == "(not a regular file)") continue;
+    if (is_link && content == "(not a regular file)") {
+      changes.details.links.erase(path);
+      continue;
+    }
     const auto before = is_link ? fail(Status::not_found("")) : read_base_file(base, path);
     if (before && *before == content && was_program == all.programs.contains(path)) continue;
     changes.files[path] = content;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 
 namespace tandem::envs {
@@ -11,6 +12,13 @@ using Files = std::map<std::string, std::string>;
 
 // Paths that lead elsewhere inside a sandbox: "/app" -> "/workspace".
 using Links = std::map<std::string, std::string>;
+
+// What a tree holds beside files and their content.
+struct TreeDetails {
+  Links links;                            // symbolic ones, and what they say
+  std::set<std::string> folders;          // with nothing in them
+  std::map<std::string, unsigned> modes;  // of files, where neither 644 nor 755; of folders, where not 755
+};
 
 // Where links lead whose files are of the task, though they are not in its workspace: "/data" -> "/tmp/outside/data".
 inline constexpr const char* kOutside = "/tmp/outside";

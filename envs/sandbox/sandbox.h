@@ -89,6 +89,7 @@ struct Collected {
   std::set<std::string> removed = {};  // paths of the base that are not there any more; of a sandbox with one, which
                                        // collects what is other than there
   bool complete = true;                // false where there were too many or too large ones
+  TreeDetails details = {};            // links stand in `files`, too
 };
 
 class FolderView;
@@ -148,9 +149,15 @@ class SandboxBackend {
 // Lets files in the workspace be run. kUnavailable where that could not be done.
 Status make_executable(Sandbox& sandbox, const std::set<std::string>& paths);
 
+// Makes links and folders in the workspace, where nothing else lies at their paths, and gives files their modes, where
+// programs there may. kUnavailable where that could not be done.
+Status add_details(Sandbox& sandbox, const TreeDetails& details);
+
 // Files below a folder, within limits; what a sandbox collects.
 // Without what is below folders of `left_out`, absolute paths.
 Collected collect_files(const std::filesystem::path& root, const std::set<std::string>& left_out = {});
+// What is to be said of one path beside its content, by its type and mode; false where there is too much.
+bool add_detail(TreeDetails& details, const std::filesystem::path& path, const std::string& name, unsigned mode);
 // Absolute paths only where `root` is the workspace of a sandbox; kInvalid elsewhere.
 Status put_files(const std::filesystem::path& root, const Files& files);
 

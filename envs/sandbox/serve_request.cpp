@@ -122,6 +122,9 @@ Collected collect_all(const Links& links, Collected all) {
     all.complete = all.complete && more.complete;
     for (auto& [name, content] : more.files) all.files[path + "/" + name] = std::move(content);
     for (const auto& name : more.programs) all.programs.insert(path + "/" + name);
+    for (const auto& [name, to] : more.details.links) all.details.links[path + "/" + name] = to;
+    for (const auto& name : more.details.folders) all.details.folders.insert(path + "/" + name);
+    for (const auto& [name, mode] : more.details.modes) all.details.modes[path + "/" + name] = mode;
   }
   return all;
 }
@@ -227,6 +230,18 @@ std::string serve_request(RequestKind kind, FieldReader& fields, const Session& 
       for (const auto& path : collected.programs) put_text(reply, path);
       put_number(reply, collected.removed.size());
       for (const auto& path : collected.removed) put_text(reply, path);
+      put_number(reply, collected.details.links.size());
+      for (const auto& [path, to] : collected.details.links) {
+        put_text(reply, path);
+        put_text(reply, to);
+      }
+      put_number(reply, collected.details.folders.size());
+      for (const auto& path : collected.details.folders) put_text(reply, path);
+      put_number(reply, collected.details.modes.size());
+      for (const auto& [path, mode] : collected.details.modes) {
+        put_text(reply, path);
+        put_number(reply, mode);
+      }
       return reply;
     }
     case RequestKind::kFolderChanges:

@@ -40,6 +40,16 @@ Result<Collected> decode_collected(std::string_view reply) {
   collected.files = TRY(fields.files());
   for (uint64_t left = TRY(fields.number()); left > 0; --left) collected.programs.insert(TRY(fields.text()));
   for (uint64_t left = TRY(fields.number()); left > 0; --left) collected.removed.insert(TRY(fields.text()));
+  auto& details = collected.details;
+  for (uint64_t left = TRY(fields.number()); left > 0; --left) {
+    auto path = TRY(fields.text());
+    details.links[std::move(path)] = TRY(fields.text());
+  }
+  for (uint64_t left = TRY(fields.number()); left > 0; --left) details.folders.insert(TRY(fields.text()));
+  for (uint64_t left = TRY(fields.number()); left > 0; --left) {
+    auto path = TRY(fields.text());
+    details.modes[std::move(path)] = static_cast<unsigned>(TRY(fields.number()));
+  }
   return collected;
 }
 

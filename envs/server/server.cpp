@@ -19,9 +19,6 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// Within which tests must end: a rollout waits for a grade for a minute.
-constexpr double kMostTestSeconds = 40;
-
 // What a turn or a score was answered, to be said again.
 struct TurnAnswer {
   Digest asked;  // of the request
@@ -329,7 +326,6 @@ class EnvServer {
             const auto terms = TRY(run->terms(settings_, number, run_dir));
             EpisodeOptions options = terms->episode;
             options.holder = holder;
-            options.most_test_seconds = std::min(options.most_test_seconds, kMostTestSeconds);
             options.holder.run = terms->name;
             options.branches = is_trunk;
             // What is held out is measured by the task alone, whatever becomes of the user's rewards.

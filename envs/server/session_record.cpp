@@ -59,6 +59,8 @@ Result<Grade> SessionRecord::score(Attempt& attempt, const Ending& ending, Rewar
     played_.files_complete = left->complete;
     where.place.files = left->files;
     where.place.programs = left->programs;
+    where.place.details = left->details;
+    for (const auto& [path, target] : left->details.links) where.place.files.erase(path);
   }
   played_.answer = ending.answer;
   played_.truncated = ending.truncated;

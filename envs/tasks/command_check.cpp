@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "envs/tasks/left_details.h"
 #include "envs/tasks/report_channel.h"
 #include "envs/tasks/test_report.h"
 #include "envs/tasks/verifier.h"
@@ -89,9 +90,12 @@ void clear_around(Files& files, const std::string& path) {
 }
 
 Place place_for(const CommandCheck& check, const Task& task, const Files& left_behind,
-                const std::set<std::string>& programs, const std::set<std::string>& removed) {
+                const std::set<std::string>& programs, const std::set<std::string>& removed,
+                const TreeDetails& details) {
   Place place{.files = left_behind, .programs = programs, .links = task.links, .image = task.image};
   place.disk_mb = task.disk_mb;
+  place.details = details_for_tests(details, check, task.links);
+  for (const auto& [path, target] : place.details.links) place.files.erase(path);
   if (task.base) {
     place.base = task.base->tree;
     place.removed = removed;
@@ -230,6 +234,12 @@ Result<Term> term_of_report(const Task& task, const ReportChannel::Reading& read
 // Of a command of the check that did otherwise than it must.
 Status check_program(const CheckCommand& command, const ToolOutcome& outcome) {
   constexpr int kNoProgram = 127;
+  if (is_out_of_time(outcome) && is_cut_short(command, outcome)) {
+    return Status::invalid(fmt::format(
+        "no grade: `{}` was still running after {:.3g} s, the longest that is waited for a grade here; the task gives "
+        "it {} s; its output ends:\n{}",
+        command.command, outcome.seconds, command.seconds, last_lines(outcome.output)));
+  }
   const auto missing = outcome.exit_code == kNoProgram ? missing_program(outcome.output) : "";
   if (missing.empty()) return {};
   return Status::invalid(fmt::format("no grade: `{}` needs {}, which this machine does not have; its output ends:\n{}",
@@ -239,9 +249,9 @@ Status check_program(const CheckCommand& command, const ToolOutcome& outcome) {
 }  // namespace
 
 Result<Term> run_commands(const Task& task, const Files& left_behind, const std::set<std::string>& programs,
-                          const std::set<std::string>& removed, const Runner& runner) {
+                          const std::set<std::string>& removed, const TreeDetails& details, const Runner& runner) {
   const CommandCheck& check = *task.expectation.commands;
-  Place place = place_for(check, task, left_behind, programs, removed);
+  Place place = place_for(check, task, left_behind, programs, removed, details);
   auto commands = check.commands;
   const bool is_script = !check.verifier.empty();
   const ReportChannel channel;

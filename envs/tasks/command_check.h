@@ -16,7 +16,7 @@ namespace tandem::envs {
 // with them, or not there.
 bool steers_tests(std::string_view path);  // whether a file is one of those
 Result<Term> run_commands(const Task& task, const Files& left_behind, const std::set<std::string>& programs,
-                          const std::set<std::string>& removed, const Runner& runner);
+                          const std::set<std::string>& removed, const TreeDetails& details, const Runner& runner);
 
 // A command whose report of tests counts and not its end; one that was killed has no say, whatever it had printed.
 CheckCommand reported(CheckCommand command);

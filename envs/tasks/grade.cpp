@@ -141,7 +141,8 @@ bool answer_matches(std::string_view answer, std::string_view expected, const st
 }
 
 Result<Grade> grade(const Task& task, const Files& left_behind, std::string_view final_answer, const Runner& runner,
-                    const std::set<std::string>& programs, const std::set<std::string>& removed) {
+                    const std::set<std::string>& programs, const std::set<std::string>& removed,
+                    const TreeDetails& details) {
   Grade result;
   const auto& expected = task.expectation;
   std::optional<double> tests_passed;
@@ -171,7 +172,7 @@ Result<Grade> grade(const Task& task, const Files& left_behind, std::string_view
     judge_term("tests", std::move(term));
   }
   if (expected.commands) {
-    judge_term("tests", TRY(run_commands(task, left_behind, programs, removed, runner)));
+    judge_term("tests", TRY(run_commands(task, left_behind, programs, removed, details, runner)));
   }
   if (expected.calls) judge_term("tests", TRY(run_calls(*expected.calls, left_behind, runner)));
   const bool all =

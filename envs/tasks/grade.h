@@ -28,9 +28,11 @@ struct Grade {
 //
 // Files must be the expected ones exactly, but for the last line end; `__pycache__` is not looked at. `programs` are
 // those of the files left behind that can be run. Of a task with a base that is prepared, `left_behind` are the files
-// that are other than there, and `removed` those that are not there any more.
+// that are other than there, and `removed` those that are not there any more. Commands
+// of a check meet `details`, too.
 Result<Grade> grade(const Task& task, const Files& left_behind, std::string_view final_answer, const Runner& runner,
-                    const std::set<std::string>& programs = {}, const std::set<std::string>& removed = {});
+                    const std::set<std::string>& programs = {}, const std::set<std::string>& removed = {},
+                    const TreeDetails& details = {});
 
 // Whether an answer names the expected value, and only it. Accepted is, after trimming spaces, quotes and a full stop:
 // the value itself; a last line that is the value; a text of which the only quoted or backticked part is the value; a

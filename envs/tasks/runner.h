@@ -20,6 +20,7 @@ struct Place {
   Files files;
   std::set<std::string> programs = {};
   Links links = {};
+  TreeDetails details = {};  // put after the files
   // The image is the base; `files` overrides it: what differs is replaced, and what is not in `files` is deleted,
   // except for files that steer tests (command_check.h).
   std::string image = {};

@@ -19,6 +19,14 @@ Result<Split> split_from(std::string_view name) {
   return fail(Status::invalid("there is no split \"" + std::string(name) + "\"" + did_you_mean(name, kTaskNames)));
 }
 
+double seconds_of(const Expectation& expectation) {
+  constexpr int kProgramsOfCalls = 3;
+  double seconds = expectation.calls ? kProgramsOfCalls * expectation.calls->seconds : 0;
+  if (!expectation.commands) return seconds;
+  for (const CheckCommand& command : expectation.commands->commands) seconds += command.seconds;
+  return seconds;
+}
+
 void Task::begin_step(size_t number) {
   const TaskStep& step = steps.at(number);
   instruction = step.instruction;

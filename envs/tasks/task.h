@@ -108,6 +108,9 @@ struct Expectation {
   std::optional<CallCheck> calls;
 };
 
+// How long the programs of a check may run together.
+double seconds_of(const Expectation& expectation);
+
 // What an expert does: calls turn by turn, then what it says. Used for demonstrations and to prove a task solvable.
 struct Solution {
   Files files;  // put in beside the calls, where these need some

@@ -174,12 +174,20 @@ std::string missing_program(std::string_view output) {
   return "";
 }
 
+bool is_out_of_time(const ToolOutcome& outcome) {
+  return outcome.exit_code == kOutOfTime && outcome.output.find("[ended after the time limit of") != std::string::npos;
+}
+
+bool is_cut_short(const CheckCommand& command, const ToolOutcome& outcome) {
+  return outcome.seconds < command.seconds - 1;
+}
+
 Status check_verifier(const CommandCheck& check, const CheckCommand& command, const ToolOutcome& outcome) {
-  if (outcome.exit_code == kOutOfTime && outcome.output.find("[ended after the time limit of") != std::string::npos) {
+  if (is_out_of_time(outcome)) {
     return no_verdict(
         check,
         fmt::format("was still running after {:.3g} s", std::max(outcome.seconds, 0.001)) +
-            (outcome.seconds < command.seconds - 1
+            (is_cut_short(command, outcome)
                  ? fmt::format(", the longest that is waited for a grade here; the task gives it {} s", command.seconds)
                  : ", the time that the task gives it"),
         outcome.output);

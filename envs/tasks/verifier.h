@@ -33,6 +33,10 @@ std::string last_lines(std::string_view output);
 // where there is none. Only what the script says itself counts, not what it runs.
 std::string missing_program(std::string_view output);
 
+// Whether a command was ended by its time, and whether that was less than what the task gives it.
+bool is_out_of_time(const ToolOutcome& outcome);
+bool is_cut_short(const CheckCommand& command, const ToolOutcome& outcome);
+
 // kInvalid, with the output, where `check.verifier` was ended before it gave a verdict.
 Status check_verifier(const CommandCheck& check, const CheckCommand& command, const ToolOutcome& outcome);
 

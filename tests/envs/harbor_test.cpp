@@ -117,6 +117,61 @@ TEST_F(Harbor, the_time_of_a_verifier_is_the_tasks) {
   EXPECT_THAT(early.error().message(), HasSubstr("the task gives it 600 s"));
 }
 
+TEST_F(Harbor, tests_meet_links_empty_folders_and_modes_as_they_were_left_behind) {
+  scratch_.put("t/tests/expected.txt", "the answer\n");
+  scratch_.put("t/tests/test.sh",
+               "cd /app\n"
+               "[ \"$(readlink latest)\" = data/a.txt ] && [ \"$(cat latest)\" = a ] && [ \"$(readlink /app/deep/up)\" "
+               "= ../more ]"
+               " && [ \"$(readlink whole)\" = /app/data ] && [ \"$(readlink shell)\" = /bin/sh ] && [ -d empty/within ]"
+               " && [ \"$(stat -c %a secret)\" = 600 ] && [ \"$(stat -c %a closed)\" = 700 ]; echo $((!$?)) > "
+               "/logs/verifier/reward.txt\n");
+  const std::vector<std::string> made = {
+      "cd /app; ln -s data/a.txt latest; ln -s /app/data whole; mkdir -p deep empty/within closed; ln -s ../more "
+      "deep/up; "
+      "ln -s /bin/sh shell; echo x > secret; chmod 600 secret; chmod 700 closed"};
+  const auto right = reward_of(made);
+  ASSERT_TRUE(right.has_value()) << right.error().to_string();
+  EXPECT_EQ(*right, 1);
+  const auto wrong = reward_of({made[0] + "; chmod 640 secret"});
+  ASSERT_TRUE(wrong.has_value()) << wrong.error().to_string();
+  EXPECT_EQ(*wrong, 0);
+}
+
+TEST_F(Harbor, a_link_to_what_tests_bring_along_is_not_followed) {
+  scratch_.put("t/tests/expected.txt", "the answer\n");
+  scratch_.put("t/tests/test.sh",
+               "cmp /app/result.txt /tests/expected.txt; echo $((!$?)) > /logs/verifier/reward.txt\n");
+  const auto right = reward_of({"echo the answer > /app/result.txt"});
+  ASSERT_TRUE(right.has_value()) << right.error().to_string();
+  EXPECT_EQ(*right, 1);
+  for (const char* cheat :
+       {"ln -s /tests/expected.txt /app/result.txt", "ln -s ../tests/expected.txt /app/result.txt",
+        "ln -s /app/../tests/expected.txt /app/result.txt", "ln -s tandem-tests/expected.txt /app/result.txt",
+        "cd /app; mkdir -p a/b; ln -s /app a/b/c; ln -s a/b/c/../tests/expected.txt result.txt",
+        "cd /app; ln -s tandem-tests t; ln -s t/expected.txt result.txt",
+        "ln -s /proc/self/root/tests/expected.txt /app/result.txt",
+        "ln -s /app/tandem-tests/expected.txt /app/result.txt", "ln -s /usr/../tests/expected.txt /app/result.txt",
+        "ln -s /workspace/tandem-tests/expected.txt /app/result.txt"}) {
+    const auto cheated = reward_of({cheat});
+    ASSERT_TRUE(cheated.has_value()) << cheated.error().to_string();
+    EXPECT_EQ(*cheated, 0) << cheat;
+  }
+}
+
+TEST_F(Harbor, a_command_of_a_check_that_is_cut_short_gives_no_grade) {
+  Task own{.spec = {.kind = "slow"}, .name = "slow/one", .instruction = "Wait."};
+  own.expectation.commands =
+      CommandCheck{.commands = {{.command = "sleep 0.7", .seconds = 60}, {.command = "sleep 60", .seconds = 60}}};
+  const auto cut = (*Episode::open(own, *backend_, {.most_test_seconds = 1}))->score("");
+  ASSERT_FALSE(cut.has_value());
+  EXPECT_THAT(cut.error().message(), HasSubstr("`sleep 60` was still running after"));
+  own.expectation.commands->commands[1].seconds = 1;
+  const auto failed = (*Episode::open(own, *backend_, {}))->score("");
+  ASSERT_TRUE(failed.has_value()) << failed.error().to_string();
+  EXPECT_EQ(failed->reward, 0) << "its own time";
+}
+
 TEST_F(Harbor, a_failing_verifier_is_shown_with_its_output_where_a_task_is_validated) {
   scratch_.put("t/tests/test.sh", "echo looking around; no_such_program\n");
   const auto v = validate(*task(), *backend_, 1);

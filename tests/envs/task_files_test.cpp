@@ -106,7 +106,7 @@ TEST_F(TaskFiles, all_mistakes_of_all_files_are_told_at_once_with_their_lines) {
                "turns: 3\n");
   scratch_.put("b.yaml", "instruction: x\ncheck: {answer: ''}\n");
   scratch_.put("c.yaml", "instruction: [\n");
-  scratch_.put("d.yaml", "instruction: x\ncheck: {commands: [{exit: 1}, {run: ls, seconds: 90}]}\n");
+  scratch_.put("d.yaml", "instruction: x\ncheck: {commands: [{exit: 1}, {run: ls, seconds: 9000}]}\n");
   const auto all = mistakes();
   for (const char* part :
        {"a.yaml:1: the task has no instruction", "a.yaml:2: unknown key file in the task; did you mean \"files\"?",
@@ -115,7 +115,7 @@ TEST_F(TaskFiles, all_mistakes_of_all_files_are_told_at_once_with_their_lines) {
         "a.yaml:9: unknown key comands in check; did you mean \"commands\"?",
         "a.yaml:10: turns stands twice in the task; first on line 3", "b.yaml:2: check: the answer is empty",
         "c.yaml:2: is not YAML", "d.yaml:2: a command of check has nothing to run",
-        "d.yaml:2: seconds: 90 is outside 0.1 to 40"}) {
+        "d.yaml:2: seconds: 9000 is outside 0.1 to 1800"}) {
     EXPECT_THAT(all, HasSubstr(part));
   }
 }
