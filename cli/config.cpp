@@ -12,6 +12,7 @@
 #include "eval/suite.h"
 #include "run/checks.h"
 #include "run/effects.h"
+#include "run/read_config.h"
 #include "run/rewards.h"
 
 namespace tandem::cli {
@@ -107,16 +108,16 @@ void warn_of_missing_paths(const std::string& of, const Configs& configs) {
 Result<Schema> read(const ConfigOptions& options, Configs& configs) {
   Schema schema = configs.schema_of(options.of);
   schema.known_elsewhere(keys_of_all_configs());
+  if (options.of == "run") {
+    TRY(run::read_config(options.file, options.overrides, schema, configs.run));
+    for (const std::string& note : run::without_effect(configs.run, schema)) fmt::print(stderr, "warning: {}\n", note);
+    return schema;
+  }
   TRY(schema.read(options.file, options.overrides));
   if (options.of == "eval")
     TRY(eval::read_suite(options.file, options.overrides, keys_of_all_configs()));
-  else if (options.of == "sft")
-    TRY(check(configs.sft, schema));
   else
-    TRY(check(configs.run));
-  if (options.of == "run") {
-    for (const std::string& note : run::without_effect(configs.run, schema)) fmt::print(stderr, "warning: {}\n", note);
-  }
+    TRY(check(configs.sft, schema));
   return schema;
 }
 

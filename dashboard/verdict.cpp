@@ -2,20 +2,26 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "dashboard/heldout.h"
 
 namespace tandem::dashboard {
 namespace {
 
 // Fewer may all lack a signal by chance.
-constexpr uint64_t kTellingGroups = 16;
+constexpr uint64_t kTellingGroups = 4;
 
 struct Signals {
   uint64_t groups = 0, with_signal = 0;
 };
 Signals signals_of(const RunFiles& run) {
   Signals signals;
-  if (run.ledger.plan().all_groups) return signals;  // a teacher gives it
+  const auto& plan = run.ledger.plan();
+  const bool is_of_groups =
+      !is_of_tokens(plan.advantage) &&
+      std::ranges::none_of(plan.advantages, [](const auto& part) { return is_of_tokens(part.second.advantage); });
+  if (plan.all_groups || !is_of_groups) return signals;  // a teacher or a critic gives it
   for (const Json& line : run.steps) {
     signals.groups += static_cast<uint64_t>(number_at(line, "groups"));
     signals.with_signal += static_cast<uint64_t>(number_at(line, "groups_with_signal"));

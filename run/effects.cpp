@@ -19,7 +19,7 @@ std::map<std::string, std::string> reasons_of(const RunConfig& c) {
   };
   const auto& a = c.algorithm;
   const bool masked = a.name == "dppo";
-  unless(a.kl.estimator != "none", {"algorithm.kl.coefficient", "algorithm.kl.clamp"},
+  unless(a.kl.estimator != "none", {"algorithm.kl.coefficient", "algorithm.kl.clamp", "algorithm.kl.in_reward"},
          "algorithm.kl.estimator is none");
   unless(!a.teacher.path.empty(), {"algorithm.teacher.weight", "algorithm.teacher.clamp"},
          "algorithm.teacher.path names no teacher");
@@ -61,6 +61,9 @@ std::map<std::string, std::string> reasons_of(const RunConfig& c) {
         fmt::format("algorithm.advantage is {}, which has no critic", to_string(advantage)));
     unless(!is_function(*algorithm), {"algorithm.clip_low", "algorithm.clip_high", "algorithm.dual_clip"},
            "algorithm.name is torch, whose function has parameters of its own: algorithm.options");
+    constexpr std::string_view kWithoutDualClip[] = {"cispo", "gmpo", "sapo", "kl_cov"};
+    unless(std::ranges::find(kWithoutDualClip, a.name) == std::end(kWithoutDualClip), {"algorithm.dual_clip"},
+           fmt::format("algorithm.name is {}, whose loss has no such bound", a.name));
     for (const std::string& key : trainer::keys_of_other_losses(*algorithm))
       reasons[key] = fmt::format("algorithm.name is {}", a.name);
   }

@@ -10,6 +10,7 @@
 #include "model/config.h"
 #include "run/checks.h"
 #include "run/memory.h"
+#include "run/read_config.h"
 #include "run/run_step.h"
 
 namespace tandem::cli {
@@ -57,8 +58,7 @@ Result<run::RunConfig> read_configs(const LaunchOptions& options, const std::vec
     Schema schema = run::schema_of(config);
     std::vector<std::string> overrides = options.overrides;
     overrides.insert(overrides.end(), variants[i].overrides.begin(), variants[i].overrides.end());
-    TRY(schema.read(options.config, overrides));
-    TRY(run::check(config));
+    TRY(run::read_config(options.config, overrides, schema, config));
     if (i > 0) continue;
     for (const Field& field : schema.fields()) {
       if (!schema.origin(field.path).starts_with("environment")) continue;

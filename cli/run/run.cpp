@@ -39,6 +39,7 @@
 #include "run/effects.h"
 #include "run/env_hosts.h"
 #include "run/memory.h"
+#include "run/read_config.h"
 #include "run/resume.h"
 #include "run/rewards.h"
 #include "run/run_step.h"
@@ -129,7 +130,8 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
   run::RunConfig config;
   Schema schema = schema_of(config);
   schema.known_elsewhere(keys_of_all_configs());
-  TRY(schema.read(options.config, options.overrides));
+  const bool may_go_on = options.resume || options.resume_or_start;
+  TRY(run::read_config(options.config, options.overrides, schema, config, may_go_on));
   if (auto& lock = config.env.packages.lock; !lock.empty()) lock = fs::absolute(lock).lexically_normal().string();
   for (const std::string& note : run::without_effect(config, schema)) fmt::print(stderr, "warning: {}\n", note);
   const std::string stem = fs::path(options.config).stem();
@@ -200,6 +202,7 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
     checked.model.path = (run_dir / "model").string();
   if (exists && fs::exists(run_dir / "teacher" / "config.json") && !config.algorithm.teacher.path.empty())
     checked.algorithm.teacher.path = (run_dir / "teacher").string();
+  if (!exists) TRY(run::check_at_places(config, schema));
   TRY(run::check_inputs(checked));
   if (!exists) TRY(check_demonstrations(checked));
   TRY(trainer::load_functions(TRY(run::algorithm_of(config))));
@@ -211,6 +214,7 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
   config.env.encoder = encoder ? encoder->string() : "";
   const bool tiny = run::is_tiny(config.model.path);
   if (tiny) TRY(tiny_settings(config));
+  if (tiny && !exists) TRY(check_tiny_adapter(config));
   const Json memory =
       tiny ? Json::object()
            : TRY(run::memory_of(checked, TRY(model::read_config(TRY(run::model_to_check(checked.model.path))))));

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "run/checks.h"
 #include "run/run_step.h"
+#include "trainer/learn/low_rank.h"
 #include "trainer/learn/teacher.h"
 
 namespace tandem::cli {
@@ -19,6 +20,10 @@ Result<trainer::TinyModelSettings> tiny_settings(const run::RunConfig& config) {
   if (trainer::find_tiny_template(settings.chat_template) != nullptr) return settings;
   return fail(Status::invalid(fmt::format("model.path: there is no tiny model of {}", settings.chat_template))
                   .hint("there are tiny:" + join(trainer::tiny_template_names(), ", tiny:")));
+}
+
+Status check_tiny_adapter(const run::RunConfig& config) {
+  return config.lora.rank > 0 ? trainer::LowRank::check(TRY(trainer::tiny_layout()), config.lora) : Status();
 }
 
 Status provide_model(const run::RunConfig& config, const fs::path& run_dir) {

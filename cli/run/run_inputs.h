@@ -8,6 +8,9 @@
 
 namespace tandem::cli {
 
+// Whether the adapter that the config says fits the model that is made on the spot.
+Status check_tiny_adapter(const run::RunConfig& config);
+
 // Of a model that is made on the spot. kInvalid for a tiny model that there is not.
 Result<trainer::TinyModelSettings> tiny_settings(const run::RunConfig& config);
 

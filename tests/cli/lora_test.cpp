@@ -68,6 +68,16 @@ TEST_F(Lora, what_cannot_be_is_said_before_anything_is_trained) {
   EXPECT_TRUE(says("take adamw with lora.rank")) << text(output());
   EXPECT_EQ(sft(root() / "none", {"lora.start=" + (root() / "nowhere").string()}), 1);
   EXPECT_TRUE(says("nowhere/adapter_config.json")) << text(output());
+  for (const fs::path& folder : {fs::path(), root() / "model"}) {
+    Arguments arguments = {"run", TANDEM_SOURCE_DIR "/configs/tiny.yaml", "--dry-run", "lora.rank=4"};
+    if (!folder.empty()) arguments.push_back("model.path=" + folder.string());
+    arguments.push_back("lora.targets=[q_prj]");
+    EXPECT_EQ(tandem(arguments), 2);
+    EXPECT_TRUE(says("no matrix q_prj; did you mean q_proj?")) << text(output());
+    arguments.back() = "lora.start=" + (root() / "nowhere").string();
+    EXPECT_EQ(tandem(arguments), 1);
+    EXPECT_TRUE(says("nowhere/adapter_config.json")) << text(output());
+  }
   EXPECT_FALSE(fs::exists(root() / "none"));
 }
 

@@ -168,9 +168,11 @@ TEST_F(Loss, equal_rewards_have_no_advantage_whatever_is_added_to_their_deviatio
       "{\"algorithm\": {\"name\": \"grpo\", \"std_epsilon\": 0}, \"logprobs\": [[-1], [-2], [-1]], "
       "\"rewards\": [0.1, 0.1, 0.1], \"groups\": [0, 0, 0]}\n"
       "{\"algorithm\": {\"name\": \"grpo\", \"std_epsilon\": 0}, \"logprobs\": [[-1], [-2], [-1]], "
+      "\"rewards\": [[0.7], [0.7], [0.7]], \"groups\": [3, 3, 3]}\n"
+      "{\"algorithm\": {\"name\": \"reinforce++\"}, \"logprobs\": [[-1], [-2], [-1]], "
       "\"rewards\": [[0.7], [0.7], [0.7]], \"groups\": [3, 3, 3]}\n",
       0);
-  ASSERT_EQ(found.size(), 2u);
+  ASSERT_EQ(found.size(), 3u);
   for (const Json& answer : found) EXPECT_EQ(answer.at("advantages"), Json::parse("[[0.0], [0.0], [0.0]]"));
 }
 

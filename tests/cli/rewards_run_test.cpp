@@ -181,7 +181,8 @@ TEST_F(RewardsRun, a_run_that_had_nothing_to_learn_from_ends_with_5_and_its_reas
   const auto script = file("same.py", "print('{\"terms\": {\"a\": 0.5}}')\n");
   const fs::path run_dir = root() / "same";
   ASSERT_EQ(run(small({"reward.command=python3 same.py", "reward.files=[" + script + "]", "reward.place=server",
-                       "reward.task=0", "reward.weights=[a=1]", "trainer.dynamic_sampling=3"}),
+                       "reward.task=0", "reward.weights=[a=1]", "trainer.dynamic_sampling=3", "run.steps=2",
+                       "trainer.groups_per_step=2"}),
                 run_dir),
             5)
       << text(output());

@@ -23,6 +23,9 @@ TEST(Effects, a_value_that_does_nothing_is_named_with_its_reason) {
   EXPECT_THAT(effects_of({"algorithm.kl.coefficient=0.1"}),
               ElementsAre(HasSubstr("algorithm.kl.coefficient has no effect: algorithm.kl.estimator is none")));
   EXPECT_THAT(effects_of({"algorithm.kl.coefficient=0.1", "algorithm.kl.estimator=k3"}), IsEmpty());
+  EXPECT_THAT(effects_of({"algorithm.kl.in_reward=true"}), ElementsAre(HasSubstr("kl.in_reward has no effect")));
+  EXPECT_THAT(effects_of({"algorithm.name=cispo", "algorithm.dual_clip=3"}), ElementsAre(HasSubstr("no such bound")));
+  EXPECT_THAT(effects_of({"algorithm.name=grpo", "algorithm.dual_clip=3"}), IsEmpty());
   EXPECT_THAT(effects_of({"trainer.momentum=0.5", "lora.alpha=3"}),
               ElementsAre(HasSubstr("trainer.momentum"), HasSubstr("lora.alpha")));
   EXPECT_THAT(effects_of({"algorithm.name=dppo", "algorithm.clip_low=0.1"}), ElementsAre(HasSubstr("clip_low")));

@@ -153,11 +153,19 @@ std::vector<int64_t> turns_of(const LossBatch& batch) {
 }
 
 void whiten(Rows& values, const std::vector<uint8_t>& mask) {
-  double count = 0, sum = 0, squares = 0;
+  double count = 0, sum = 0, squares = 0, least = 0, most = 0;
   for (size_t i = 0; i < values.size(); ++i) {
-    if (mask[i]) ++count, sum += values[i];
+    if (!mask[i]) continue;
+    least = count > 0 ? std::min(least, values[i]) : values[i];
+    most = count > 0 ? std::max(most, values[i]) : values[i];
+    ++count, sum += values[i];
   }
   if (count < 2) return;
+  // Their mean may be another number by its rounding, which must not become a signal.
+  if (least == most) {
+    std::ranges::fill(values, 0);
+    return;
+  }
   const double mean = sum / count;
   for (size_t i = 0; i < values.size(); ++i) {
     if (mask[i]) squares += (values[i] - mean) * (values[i] - mean);

@@ -167,6 +167,10 @@ Status make(const fs::path& folder, const TinyModelSettings& settings,
 
 }  // namespace
 
+Result<model::ParameterLayout> tiny_layout() {
+  return model::parameter_layout(config_for(*find_tiny_template(kPlainTemplate), 1));
+}
+
 Status make_tiny_model(const fs::path& out, const TinyModelSettings& settings,
                        const std::function<void(const std::string&)>& progress) {
   const fs::path aside = fmt::format("{}.tmp-{}", out.string(), ::getpid());

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/file.h"
+#include "model/parameters.h"
 #include "trainer/sft/tiny_template.h"
 
 namespace tandem::trainer {
@@ -26,5 +27,8 @@ struct TinyModelSettings {
 // (`threads` changes no bit). `progress` gets a line now and then.
 Status make_tiny_model(const fs::path& out, const TinyModelSettings& settings,
                        const std::function<void(const std::string&)>& progress);
+
+// Of its layers, which do not depend on the vocabulary: what can be checked before it is made.
+Result<model::ParameterLayout> tiny_layout();
 
 }  // namespace tandem::trainer

@@ -1,0 +1,39 @@
+#include "run/read_config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/run/temporary_run.h"
+
+namespace tandem::run {
+namespace {
+
+using testing::HasSubstr;
+
+class ReadConfig : public TemporaryRun {};
+
+TEST_F(ReadConfig, mistakes_across_keys_stand_beside_those_of_one_key_with_their_places) {
+  const fs::path file = dir() / "many.yaml";
+  ASSERT_TRUE(write_file(file,
+                         "model: {path: tiny}\n"
+                         "rollout: {max_tokens: 128, max_new_tokens: 256}\n"
+                         "run: {stepz: 3}\n"
+                         "env: {warm: x, most_warm: 2}\n"
+                         "trainer: {moments: bf16, beta2: 0.999}\n"));
+  RunConfig config;
+  Schema schema = schema_of(config);
+  const std::vector<std::string> overrides = {"trainer.minibatches=900"};
+  const auto said = read_config(file, overrides, schema, config).message();
+  for (const char* part :
+       {"many.yaml:2", "rollout.max_new_tokens (256) must be below rollout.max_tokens", "many.yaml:3", "stepz",
+        "many.yaml:4", "many.yaml:5", "trainer.beta2 is 0.999", "command line: trainer.minibatches is 900"}) {
+    EXPECT_THAT(said, HasSubstr(part));
+  }
+  EXPECT_THAT(said, testing::Not(HasSubstr("must not be above env.most_warm"))) << "of a value that was not read";
+  RunConfig going_on;
+  Schema again = schema_of(going_on);
+  EXPECT_TRUE(read_config("", overrides, again, going_on, true)) << "the run that goes on may have as many groups";
+}
+
+}  // namespace
+}  // namespace tandem::run
