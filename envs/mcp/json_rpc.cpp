@@ -87,7 +87,9 @@ RpcMessage decode(Json& value) {
   RpcMessage message;
   const auto id = value.find("id");
   if (id != value.end()) {
-    if (!is_id(*id)) return refuse("id: neither a whole number nor text of 256 bytes at most");
+    // Whoever asked waits for the number that was said, be it one that may not be.
+    if (!is_id(*id))
+      return refuse("id: neither a whole number nor text of 256 bytes at most", id->is_number() ? *id : Json());
     message.id = *id;
   }
   if (value.value("jsonrpc", Json()) != "2.0") return refuse("jsonrpc: must be \"2.0\"", message.id);

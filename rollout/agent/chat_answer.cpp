@@ -173,16 +173,17 @@ Status ChatAnswerReader::take_calls(const Json& deltas) {
     size_t at = calls.empty() ? 0 : calls.size() - 1;
     if (const auto index = count_at(delta, "index")) {
       if (*index >= kMostChatCalls) return too_many;
-      for (; call_at_.size() <= *index; calls.emplace_back()) call_at_.push_back(calls.size());
-      const auto& known = calls[call_at_[*index]];
+      const auto [place, is_new] = call_at_.try_emplace(*index, calls.size());
+      if (is_new) calls.emplace_back();
+      const auto& known = calls[place->second];
       // Without ids, a name behind whole arguments begins another call; a name that is said with each piece does not.
       const bool is_other = !name.empty() && (id.empty() ? known.id.empty() && !known.arguments.empty()
                                                          : !known.id.empty() && id != known.id);
       if (is_other && parse_json(known.arguments.empty() ? "{}" : known.arguments)) {
-        call_at_[*index] = calls.size();
+        place->second = calls.size();
         calls.emplace_back();
       }
-      at = call_at_[*index];
+      at = place->second;
     } else if (calls.empty() || (!id.empty() && id != calls.back().id)) {
       at = calls.size();
       calls.emplace_back();

@@ -4,6 +4,7 @@
 // Thread safety: none; one owner. Memory: bounded by the limits below and what the HTTP client lets through.
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,7 +45,7 @@ class ChatAnswerReader {
  private:
   Status take_calls(const Json& deltas);
   ChatAnswer answer_;
-  std::vector<size_t> call_at_;  // by index of the stream: which call it is of by now
+  std::map<uint64_t, size_t> call_at_;  // by index of the stream, which may begin anywhere: the call it is of by now
   SurrogateJoiner content_, reasoning_;
   std::vector<SurrogateJoiner> arguments_;  // of each call
   bool done_ = false;

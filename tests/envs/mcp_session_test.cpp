@@ -201,6 +201,7 @@ TEST_F(McpSessionTest, errors_name_the_request_and_what_was_meant) {
   ask(kMcpSessionInitialize);
   const auto method = ask(R"({"jsonrpc":"2.0","id":"x","method":"tools/lsit"})");
   EXPECT_EQ(method.at("id"), "x");
+  EXPECT_EQ(ask(R"({"jsonrpc":"2.0","id":1.5,"method":"ping"})").at("id"), 1.5) << "who asked waits for it";
   EXPECT_EQ(method.at("error").at("message"), "there is no method \"tools/lsit\"; did you mean \"tools/list\"?");
   const auto tool = ask(mcp_session_call(3, "reed_file"));
   EXPECT_EQ(tool.at("error").at("message"), "Error: there is no tool \"reed_file\"; did you mean \"read_file\"?");

@@ -65,6 +65,16 @@ TEST(ChatAnswer, whole_calls_of_one_index_are_told_apart_without_ids) {
   EXPECT_EQ(answer->calls[2].arguments, R"({"pattern":"x"})") << "a name that is said with each piece";
 }
 
+TEST(ChatAnswer, indexes_may_begin_anywhere) {
+  const auto answer = read_stream({part(1, "c1", "read_file", "{"), part(3, "c2", "grep", "{}"),
+                                   part(1, nullptr, nullptr, "}"), delta(Json::object(), "tool_calls")});
+  ASSERT_TRUE(answer) << answer.error().message();
+  ASSERT_EQ(answer->calls.size(), 2u);
+  EXPECT_EQ(answer->calls[0].name, "read_file");
+  EXPECT_EQ(answer->calls[0].arguments, "{}");
+  EXPECT_EQ(answer->calls[1].name, "grep");
+}
+
 TEST(ChatAnswer, calls_without_an_index_are_told_apart_by_their_ids) {
   const auto answer =
       read_stream({part(nullptr, "c1", "read_file", Json{{"target_file", "a"}}), part(nullptr, "c2", "grep", "{"),
