@@ -20,7 +20,8 @@ bool is_blank(std::string_view line) { return line.find_first_not_of(" \t\r\n") 
 Status take_id(Json& object, Json& id, std::span<const std::string_view> keys) {
   if (!object.is_object()) return Status::invalid("is not an object");
   if (const auto found = object.find("id"); found != object.end()) {
-    if (!found->is_string() && !found->is_number()) return Status::invalid("id is neither a string nor a number");
+    if (!found->is_string() && !found->is_number() && !found->is_null())
+      return Status::invalid("id is neither a string nor a number");
     id = *found;
     object.erase("id");
   }

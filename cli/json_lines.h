@@ -1,8 +1,8 @@
 // Commands that read one JSON object a line and answer each with one line, in order.
 //
 // A line that cannot be read or answered gives {"id", "error": {"message", "code"}} and the command goes on; its exit
-// code is then 1 at the end. An `id` (string or number) is echoed. Blank lines are passed over. Each answer is flushed
-// as it is written, so that the other side may wait for it before it sends the next line.
+// code is then 1 at the end. An `id` (string or number; null is none) is echoed. Blank lines are passed over. Each
+// answer is flushed as it is written, so that the other side may wait for it before it sends the next line.
 //
 // Thread safety: none; the reader and the writer may be used on two different threads.
 #pragma once

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <set>
@@ -20,17 +21,46 @@ namespace {
 
 constexpr std::string_view kPrefix = "base_model.model.", kA = ".lora_A.weight", kB = ".lora_B.weight";
 
-// Keys that change what an adapter means, unless they are null, false or empty.
+// What is read, and what PEFT writes beside it that does not change what an adapter means.
+constexpr std::array<std::string_view, 26> kHarmlessKeys = {"peft_type",
+                                                            "peft_version",
+                                                            "auto_mapping",
+                                                            "base_model_name_or_path",
+                                                            "revision",
+                                                            "task_type",
+                                                            "inference_mode",
+                                                            "r",
+                                                            "lora_alpha",
+                                                            "use_rslora",
+                                                            "bias",
+                                                            "init_lora_weights",
+                                                            "lora_dropout",
+                                                            "target_modules",
+                                                            "exclude_modules",
+                                                            "layers_to_transform",
+                                                            "layers_pattern",
+                                                            "megatron_config",
+                                                            "megatron_core",
+                                                            "loftq_config",
+                                                            "eva_config",
+                                                            "corda_config",
+                                                            "lora_ga_config",
+                                                            "qalora_group_size",
+                                                            "ensure_weight_tying",
+                                                            "runtime_config"};
+// Parts that an object turns on, an empty one too: it has the defaults.
+constexpr std::array<std::string_view, 5> kOnByObject = {"use_bdlora", "arrow_config", "kasa_config",
+                                                         "monteclora_config", "velora_config"};
+
+// Keys that change what an adapter means, and those that nobody here knows, unless they are null, false or empty.
 Status refuse_unknown_parts(const Json& json) {
   const std::string type = TRY(ConfigReader(json).text("peft_type", "unnamed"));
   if (type != "LORA") return Status::invalid(fmt::format("peft_type \"{}\" is not LORA", type));
-  for (const char* part :
-       {"use_dora", "use_qalora", "use_bdlora", "fan_in_fan_out", "lora_bias", "rank_pattern", "alpha_pattern",
-        "modules_to_save", "layer_replication", "target_parameters", "trainable_token_indices",
-        "alora_invocation_tokens", "arrow_config", "kasa_config", "monteclora_config"}) {
-    if (has(json, part) && json[part] != false && !json[part].empty()) {
-      return Status::invalid(fmt::format("{} is not supported", part));
-    }
+  for (const auto& [key, value] : json.items()) {
+    if (std::ranges::find(kHarmlessKeys, key) != kHarmlessKeys.end()) continue;
+    const bool on_by_object = std::ranges::find(kOnByObject, key) != kOnByObject.end() && value.is_object();
+    const bool off = value.is_null() || value == Json(false) || value == Json("") || value.empty();
+    if (on_by_object || !off) return Status::invalid(fmt::format("{} is not supported", key));
   }
   // Starts that are taken out of the base weights, which PEFT changes when it loads such an adapter.
   if (const auto start = json.find("init_lora_weights"); start != json.end() && start->is_string()) {

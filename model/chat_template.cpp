@@ -30,6 +30,7 @@ namespace {
 
 constexpr uint64_t kLargestTemplate = 4 << 20;
 constexpr const char* kReasoningFields[] = {"reasoning_content", "thinking", "reasoning"};
+constexpr const char* kForTools = "tool_use";  // the name of the template for requests with tools
 constexpr std::string_view kContinueTag = "CONTINUE_FINAL_MESSAGE_TAG ";
 
 Value range(const Arguments& arguments) {
@@ -116,6 +117,16 @@ Result<Json> prepared(const Json& messages) {
     result.push_back(std::move(kept));
   }
   return result;
+}
+
+// What chat_template_kwargs may have: variables of the template, and no arguments that something else decides.
+Status check_variable(const std::string& name, const Json& value) {
+  if (name == "messages" || name == "tools" || name == "chat_template")
+    return Status::invalid("chat_template_kwargs has the key " + name);
+  const auto is_object = [](const Json& document) { return document.is_object(); };
+  if (name != "documents" || value.is_null()) return {};
+  if (value.is_array() && std::all_of(value.begin(), value.end(), is_object)) return {};
+  return Status::invalid("chat_template_kwargs: documents is not a list of objects with \"title\" and \"text\"");
 }
 
 // Marks the place that a continued text ends at; the result is the text of the message that is continued.
@@ -250,7 +261,7 @@ Result<ChatTemplate> ChatTemplate::load(const fs::path& directory) {
     if (Status status = check_not_lfs_pointer(source); !status.ok()) return fail(std::move(status).at(path.string()));
     TRY(add_named(name, std::move(source), path));
   }
-  if (!result.templates_.contains("default")) {
+  if (!result.templates_.contains("default") && !result.templates_.contains(kForTools)) {
     if (!fs::is_directory(directory, ignored)) {
       return fail(Status::not_found("there is no such directory").at(directory.string()));
     }
@@ -262,14 +273,18 @@ Result<ChatTemplate> ChatTemplate::load(const fs::path& directory) {
 }
 
 const ChatTemplate::Compiled& ChatTemplate::choose(bool with_tools) const {
-  const auto for_tools = templates_.find("tool_use");
-  return with_tools && for_tools != templates_.end() ? *for_tools->second : *templates_.at("default");
+  const auto for_tools = templates_.find(kForTools);
+  const auto plain = templates_.find("default");
+  const bool alone = plain == templates_.end();
+  return (with_tools || alone) && for_tools != templates_.end() ? *for_tools->second : *plain->second;
 }
 
 const std::string& ChatTemplate::source(bool with_tools) const { return choose(with_tools).source; }
 
 Result<Rendered> ChatTemplate::render(const Json& messages, const Json& tools, const RenderOptions& options) const {
   if (!tools.is_null() && !tools.is_array()) return fail(Status::invalid("tools is not a list"));
+  if (tools.is_null() && !templates_.contains("default"))
+    return fail(Status::invalid("the only chat template is tool_use, which is for requests with tools"));
   if (!options.variables.is_object()) return fail(Status::invalid("chat_template_kwargs is not an object"));
   const bool continues = !options.continue_final_message.empty();
   if (continues && options.add_generation_prompt) {
@@ -281,14 +296,13 @@ Result<Rendered> ChatTemplate::render(const Json& messages, const Json& tools, c
   try {
     Dict globals = globals_of(options);
     for (const auto& [name, value] : special_tokens_.items()) jinja::dict_set(globals, name, Value::from_json(value));
+    jinja::dict_set(globals, "documents", None{});
     for (const auto& [name, value] : options.variables.items()) {
-      if (name == "messages" || name == "tools")
-        return fail(Status::invalid("chat_template_kwargs has the key " + name));
+      TRY(check_variable(name, value));
       jinja::dict_set(globals, name, Value::from_json(value));
     }
     jinja::dict_set(globals, "messages", Value::from_json(seen));
     jinja::dict_set(globals, "tools", Value::from_json(tools));
-    jinja::dict_set(globals, "documents", None{});
     jinja::dict_set(globals, "add_generation_prompt", options.add_generation_prompt);
     jinja::Output output = jinja::run(choose(!tools.is_null()).body, globals);
     Rendered rendered{std::move(output.text), std::move(output.generated), std::move(output.displaced)};

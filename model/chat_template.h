@@ -69,7 +69,7 @@ class ChatTemplate {
   Result<RenderedIds> render_ids(const Tokenizer& tokenizer, const Json& messages, const Json& tools,
                                  const RenderOptions& options) const;
 
-  // The text of the template that a call with or without tools uses.
+  // The text of the template that a call with or without tools uses; where the only one is for tools, that.
   const std::string& source(bool with_tools) const;
 
  private:

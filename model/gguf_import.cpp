@@ -259,6 +259,8 @@ Result<ImportSummary> import_gguf(const fs::path& file, const fs::path& director
   for (const auto& [name, text] : texts) TRY(write_file(directory / name, text + "\n"));
 
   ImportSummary summary{.config = *config, .source_formats = count_formats(gguf)};
+  for (const auto& [key, value] : gguf.metadata().items())
+    if (key.starts_with("general.sampling.")) summary.left_out.push_back(key);
   std::deque<std::vector<uint16_t>> buffers;
   std::vector<NamedTensor> tensors;
   for (const TensorSpec& spec : specs) {

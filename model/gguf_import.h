@@ -3,6 +3,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "base/file.h"
 #include "model/config.h"
@@ -13,8 +14,9 @@ namespace tandem::model {
 struct ImportSummary {
   ModelConfig config;
   int tensors = 0;
-  uint64_t bytes = 0;          // of the weights that were written
-  std::string source_formats;  // "210 Q4_1, 61 F32, 1 Q8_0"
+  uint64_t bytes = 0;                 // of the weights that were written
+  std::string source_formats;         // "210 Q4_1, 61 F32, 1 Q8_0"
+  std::vector<std::string> left_out;  // keys of the metadata that say how to sample, which no file here takes
 };
 
 // What the metadata say of the model, where its architecture is one that can be imported.

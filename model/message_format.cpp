@@ -62,6 +62,15 @@ ParsedMessage parse_message(const MessageFormat& format, std::string_view text, 
   return message;
 }
 
+bool ends_reasoning_of_prompt(ToolDialect dialect, std::string_view text, const Json& tools) {
+  const size_t end = text.find(kReasoningEnd);
+  if (end == std::string_view::npos || text.find(kReasoningBegin) < end) return false;
+  if (!looks_for_calls(tools)) return true;
+  const auto parsed = parse_tool_calls(dialect, text, tools);
+  return std::none_of(parsed.calls.begin(), parsed.calls.end(),
+                      [&](const ToolCall& call) { return call.begin < end && end < call.end; });
+}
+
 MessageStream::MessageStream(const MessageFormat& format, Json tools)
     : splitter_(format.begins_in_reasoning), tools_(std::move(tools)) {
   if (!looks_for_calls(tools_)) return;

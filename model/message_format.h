@@ -1,7 +1,8 @@
 // How a model writes its messages, and what one of them says: reasoning, content and calls.
 //
 // Reasoning comes first and is read first; calls are looked for only in what follows it, so that reasoning which
-// mentions a call's marks neither makes a call nor hides one.
+// mentions a call's marks neither makes a call nor hides one. Reasoning behind content stays in the content, and makes
+// no call either.
 //
 // Thread safety: functions from any thread; a MessageStream belongs to one message.
 #pragma once
@@ -42,8 +43,12 @@ MessageFormat message_format(const ChatTemplate& chat_template, bool with_tools,
 // beginning.
 ParsedMessage parse_message(const MessageFormat& format, std::string_view text, const Json& tools);
 
-// The same while the message is being written, in whatever pieces it comes: put together, parts are what parse_message
-// finds in the whole text. What is told is final.
+// Whether a text of which nothing is known but itself goes on from reasoning that its prompt has opened: a </think>
+// stands in it without a <think> before it. One within a whole call is a part of that call's arguments.
+bool ends_reasoning_of_prompt(ToolDialect dialect, std::string_view text, const Json& tools);
+
+// The same as parse_message while the message is being written, in whatever pieces it comes: put together, parts are
+// what parse_message finds in the whole text. What is told is final.
 class MessageStream {
  public:
   struct Parts {

@@ -26,48 +26,73 @@ bool is_reasoning_mark(std::string_view text) {
                      [&](const ReasoningMarks& marks) { return text == marks.begin || text == marks.end; });
 }
 
+bool ReasoningSplitter::begins(std::string_view text, bool& undecided) {
+  for (const auto& marks : kReasoningMarks) {
+    undecided = undecided || marks.begin.starts_with(text);
+    if (!text.starts_with(marks.begin)) continue;
+    begin_ = marks.begin;
+    end_ = marks.end;
+    return true;
+  }
+  return false;
+}
+
 ReasoningSplitter::Parts ReasoningSplitter::push(std::string_view piece, bool last) {
   Parts parts;
   pending_ += piece;
   if (state_ == kBefore) {
     const auto begin = std::min(pending_.find_first_not_of(kReasoningSpace), pending_.size());
-    const auto rest = std::string_view(pending_).substr(begin);
     bool undecided = false;
-    for (const auto& marks : kReasoningMarks) {
-      undecided = undecided || marks.begin.starts_with(rest);
-      if (!rest.starts_with(marks.begin)) continue;
-      end_ = marks.end;
-      pending_.erase(0, begin + marks.begin.size());
+    if (begins(std::string_view(pending_).substr(begin), undecided)) {
+      pending_.erase(0, begin + begin_.size());
       state_ = kReasoning;
-      break;
-    }
-    if (state_ == kBefore && (last || !undecided)) state_ = begins_inside_ ? kReasoning : kContent;
-  }
-  if (state_ == kReasoning) {
-    if (!any_) skip_reasoning_space(pending_);
-    const size_t end = pending_.find(end_);
-    const size_t told = end != std::string::npos
-                            ? pending_.find_last_not_of(kReasoningSpace, end == 0 ? 0 : end - 1) + 1
-                        : last ? pending_.find_last_not_of(kReasoningSpace) + 1
-                               : pending_.size() - held_reasoning(pending_, end_);
-    parts.reasoning = pending_.substr(0, end == 0 ? 0 : told);
-    any_ = any_ || !parts.reasoning.empty();
-    if (end != std::string::npos) {
-      pending_.erase(0, end + end_.size());
-      state_ = kBehind;
-    } else {
-      pending_.erase(0, last ? pending_.size() : told);
+    } else if (last || !undecided) {
+      state_ = begins_inside_ ? kReasoning : kContent;
     }
   }
-  if (state_ == kBehind) {
-    skip_reasoning_space(pending_);
-    if (!pending_.empty()) state_ = kContent;
+  while (state_ == kReasoning || state_ == kBehind) {
+    if (!(state_ == kReasoning ? take_reasoning(parts, last) : look_behind(last))) break;
   }
   if (state_ == kContent) {
     parts.content = std::move(pending_);
     pending_.clear();
   }
   return parts;
+}
+
+// False where more of the text is needed.
+bool ReasoningSplitter::take_reasoning(Parts& parts, bool last) {
+  if (!any_) skip_reasoning_space(pending_);
+  const size_t end = pending_.find(end_);
+  const size_t told = end != std::string::npos ? pending_.find_last_not_of(kReasoningSpace, end == 0 ? 0 : end - 1) + 1
+                      : last                   ? pending_.find_last_not_of(kReasoningSpace) + 1
+                                               : pending_.size() - held_reasoning(pending_, end_);
+  const std::string text = pending_.substr(0, end == 0 ? 0 : told);
+  if (!text.empty() && !any_ && any_before_) parts.reasoning += '\n';
+  parts.reasoning += text;
+  any_ = any_ || !text.empty();
+  if (end == std::string::npos) {
+    pending_.erase(0, last ? pending_.size() : told);
+    return false;
+  }
+  pending_.erase(0, end + end_.size());
+  state_ = kBehind;
+  return true;
+}
+
+bool ReasoningSplitter::look_behind(bool last) {
+  skip_reasoning_space(pending_);
+  bool undecided = false;
+  if (begins(pending_, undecided)) {
+    pending_.erase(0, begin_.size());
+    any_before_ = any_before_ || any_;
+    any_ = false;
+    state_ = kReasoning;
+    return true;
+  }
+  if (pending_.empty() || (undecided && !last)) return false;
+  state_ = kContent;
+  return false;
 }
 
 }  // namespace tandem::model

@@ -1,7 +1,8 @@
-// Keeps reasoning apart from the answer: what stands between <think> and </think>, or Mistral's [THINK] and [/THINK],
-// at the beginning of a text.
+// Keeps reasoning apart from the answer: what stands between <think> and </think>, Mistral's [THINK] and [/THINK] or
+// Kimi's ◁think▷ and ◁/think▷, at the beginning of a text.
 //
 // The white space around the marks is no part of either. Reasoning that is not closed goes on to the end of the text.
+// Blocks of it that follow each other are one, joined by a newline.
 // Pure; thread safety: none.
 #pragma once
 
@@ -14,7 +15,8 @@ namespace tandem::model {
 struct ReasoningMarks {
   std::string_view begin, end;
 };
-inline constexpr std::array<ReasoningMarks, 2> kReasoningMarks = {{{"<think>", "</think>"}, {"[THINK]", "[/THINK]"}}};
+inline constexpr std::array<ReasoningMarks, 3> kReasoningMarks = {
+    {{"<think>", "</think>"}, {"[THINK]", "[/THINK]"}, {"◁think▷", "◁/think▷"}}};
 inline constexpr std::string_view kReasoningBegin = kReasoningMarks[0].begin, kReasoningEnd = kReasoningMarks[0].end;
 
 bool is_reasoning_mark(std::string_view text);
@@ -34,10 +36,15 @@ class ReasoningSplitter {
 
  private:
   enum State : uint8_t { kBefore, kReasoning, kBehind, kContent };
+  // Whether `text` begins with a mark, which is kept; it may where that is undecided.
+  bool begins(std::string_view text, bool& undecided);
+  bool take_reasoning(Parts& parts, bool last);
+  bool look_behind(bool last);
   const bool begins_inside_;
   State state_ = kBefore;
-  bool any_ = false;  // of the reasoning has been told
-  std::string_view end_ = kReasoningEnd;
+  bool any_ = false;         // of the block has been told
+  bool any_before_ = false;  // of those before it
+  std::string_view begin_ = kReasoningBegin, end_ = kReasoningEnd;
   std::string pending_;
 };
 

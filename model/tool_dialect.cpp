@@ -1,10 +1,13 @@
 #include "model/tool_dialect.h"
 
+#include <algorithm>
 #include <array>
 
+#include "model/reasoning.h"
 #include "model/tool_dialects/dialects.h"
 #include "model/tool_dialects/python_call.h"
 #include "model/tool_dialects/text_types.h"
+#include "model/tool_stream.h"
 
 namespace tandem::model {
 namespace {
@@ -13,23 +16,35 @@ struct Dialect {
   const char* name;
   ParsedMessage (*parse)(std::string_view, const Offered&);
   std::string (*format)(std::string_view, const Json&);
+  std::array<std::string_view, 3> ends;  // tokens that end messages; empty: none
   bool text_values = false;
 };
+using Ends = std::array<std::string_view, 3>;
+constexpr Ends kQwenEnds = {"<|im_end|>", "<|endoftext|>"}, kGlmEnds = {"<|user|>", "<|observation|>", "<|endoftext|>"},
+               kLlamaEnds = {"<|eom_id|>", "<|eot_id|>", "<|end_of_text|>"}, kDeepseekEnds = {"<｜end▁of▁sentence｜>"},
+               kKimiEnds = {"<|im_end|>", "[EOS]"}, kMistralEnds = {"</s>"};
 // By number.
 constexpr std::array kDialects = {
-    Dialect{"hermes", parse_hermes, format_hermes},
-    Dialect{"qwen3_coder", parse_qwen3_coder, format_qwen3_coder, true},
-    Dialect{"glm4", parse_glm4, format_glm4, true},
-    Dialect{"llama3", parse_llama3, format_llama3},
-    Dialect{"deepseek_v3", parse_deepseek, format_deepseek_v3},
-    Dialect{"deepseek_v31", parse_deepseek, format_deepseek_v31},
-    Dialect{"kimi_k2", parse_kimi_k2, format_kimi_k2},
-    Dialect{"mistral", parse_mistral, format_mistral},
-    Dialect{"mistral_v11", parse_mistral, format_mistral_v11},
+    Dialect{"hermes", parse_hermes, format_hermes, kQwenEnds},
+    Dialect{"qwen3_coder", parse_qwen3_coder, format_qwen3_coder, kQwenEnds, true},
+    Dialect{"glm4", parse_glm4, format_glm4, kGlmEnds, true},
+    Dialect{"llama3", parse_llama3, format_llama3, kLlamaEnds},
+    Dialect{"deepseek_v3", parse_deepseek, format_deepseek_v3, kDeepseekEnds},
+    Dialect{"deepseek_v31", parse_deepseek, format_deepseek_v31, kDeepseekEnds},
+    Dialect{"kimi_k2", parse_kimi_k2, format_kimi_k2, kKimiEnds},
+    Dialect{"mistral", parse_mistral, format_mistral, kMistralEnds},
+    Dialect{"mistral_v11", parse_mistral, format_mistral_v11, kMistralEnds},
 };
 static_assert(kDialects.size() == kToolDialects.size());
 
 const Dialect& of(ToolDialect dialect) { return kDialects[static_cast<size_t>(dialect)]; }
+
+bool has_reasoning_block(std::string_view text) {
+  return std::ranges::any_of(kReasoningMarks, [&](const ReasoningMarks& marks) {
+    const size_t begin = text.find(marks.begin);
+    return begin != std::string_view::npos && text.find(marks.end, begin) != std::string_view::npos;
+  });
+}
 
 }  // namespace
 
@@ -54,11 +69,34 @@ std::optional<ToolDialect> dialect_named(std::string_view name) {
 }
 
 ParsedMessage parse_tool_calls(ToolDialect dialect, std::string_view text, const Json& tools) {
-  return of(dialect).parse(text, std::make_shared<const OfferedTools>(tools));
+  if (has_reasoning_block(text)) {
+    ToolStream stream(dialect, tools);
+    stream.push(text);
+    stream.finish();
+    return stream.message();
+  }
+  return parse_by_dialect(dialect, text, std::make_shared<const OfferedTools>(tools));
+}
+
+ParsedMessage parse_by_dialect(ToolDialect dialect, std::string_view text, const Offered& offered) {
+  return of(dialect).parse(text, offered);
 }
 
 std::string format_tool_call(ToolDialect dialect, std::string_view name, const Json& arguments) {
   return of(dialect).format(name, arguments);
+}
+
+std::string_view without_end_tokens(ToolDialect dialect, std::string_view text) {
+  constexpr std::string_view kSpace = " \t\r\n";
+  for (auto rest = text;;) {
+    rest = rest.substr(0, rest.find_last_not_of(kSpace) + 1);
+    const auto& ends = of(dialect).ends;
+    const auto* const end =
+        std::ranges::find_if(ends, [&](std::string_view token) { return !token.empty() && rest.ends_with(token); });
+    if (end == ends.end()) return text;
+    rest.remove_suffix(end->size());
+    text = rest;
+  }
 }
 
 bool has_text_values(ToolDialect dialect) { return of(dialect).text_values; }

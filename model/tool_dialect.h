@@ -64,8 +64,13 @@ ToolDialect dialect_of_template(std::string_view chat_template);
 std::optional<ToolDialect> dialect_named(std::string_view name);
 
 // `text`: what the assistant said, without the end token. `tools` (OpenAI's array) tell a call from a text that looks
-// like one, in dialects without marks and where marks are missing; null: it is not known what was offered.
+// like one, in dialects without marks and where marks are missing; null: it is not known what was offered. In blocks of
+// reasoning, <think> to </think> and their kind, no call is looked for; they are content.
 ParsedMessage parse_tool_calls(ToolDialect dialect, std::string_view text, const Json& tools = Json());
+
+// `text` without the tokens at its end that end messages of the models that speak the dialect, and white space behind
+// those.
+std::string_view without_end_tokens(ToolDialect dialect, std::string_view text);
 
 // Whether the dialect writes all values as texts, so that a 3 and a "3" look the same.
 bool has_text_values(ToolDialect dialect);

@@ -33,6 +33,7 @@ ToolStream::ToolStream(ToolStream&&) noexcept = default;
 
 std::vector<ToolEvent> ToolStream::push(std::string_view piece) {
   text_ += piece;
+  written_ += piece;
   advance();
   return std::exchange(events_, {});
 }
@@ -59,6 +60,16 @@ bool ToolStream::look_for_call() {
     found = std::min(found, text.find(mark, scanned_));
     held = std::max(held, held_back(text.substr(scanned_), mark));
   }
+  size_t reasoning = kToolStreamNone;
+  const ReasoningMarks* marks = nullptr;
+  for (const ReasoningMarks& one : kReasoningMarks) {
+    const size_t at = text.find(one.begin, scanned_);
+    held = std::max(held, held_back(text.substr(scanned_), one.begin));
+    if (at >= reasoning) continue;
+    reasoning = at;
+    marks = &one;
+  }
+  if (reasoning < found) return pass_over_reasoning(reasoning, *marks);
   if (found == kToolStreamNone) {
     scanned_ = text.size() - held;
     tell_text(scanned_);
@@ -82,6 +93,24 @@ bool ToolStream::look_for_call() {
     return false;
   }
   begin_call(found);
+  return true;
+}
+
+// Nothing in a block of reasoning is a call, though it is text. One that has no end is none.
+bool ToolStream::pass_over_reasoning(size_t begin, const ReasoningMarks& marks) {
+  const size_t inner = begin + marks.begin.size();
+  const size_t end = text_.find(marks.end, std::max(inner, reasoning_scanned_));
+  if (end == kToolStreamNone) {
+    reasoning_scanned_ = std::max(inner, text_.size() - std::min(text_.size(), marks.end.size() - 1));
+    scanned_ = begin;
+    tell_text(begin);
+    return false;
+  }
+  scanned_ = end + marks.end.size();
+  // Put aside in what calls are looked for in.
+  std::fill(text_.begin() + static_cast<ptrdiff_t>(begin), text_.begin() + static_cast<ptrdiff_t>(scanned_), 'x');
+  reasoning_scanned_ = 0;
+  any_reasoning_ = true;
   return true;
 }
 
@@ -111,7 +140,7 @@ ParsedMessage ToolStream::parse_call(size_t begin, size_t end) const {
   const auto part = std::string_view(text_).substr(begin, end - begin);
   if (dialect_ == ToolDialect::kLlama3) return parse_more_llama3(part);
   if (dialect_ != ToolDialect::kHermes || !part.starts_with(kToolCallEnd))
-    return parse_tool_calls(dialect_, part, tools_);
+    return parse_by_dialect(dialect_, part, offered_);
   // Whether a closing tag alone is one shows in what stands before it.
   ParsedMessage message = parse_hermes(text_.substr(behind_, end - behind_), offered_);
   for (ToolCallError& error : message.errors) {
@@ -174,7 +203,7 @@ void ToolStream::tell_end(const ParsedMessage& parsed, size_t entry, size_t offs
     const auto what = std::string_view(error.message).substr(error.message.find(": "));
     event.kind = ToolEvent::kError;
     event.error = {fmt::format("tool call {}{}", count_ + 1, what), error.begin + offset, error.end + offset};
-    event.text = text_.substr(event.error.begin, error.end - error.begin);
+    event.text = written_.substr(event.error.begin, error.end - error.begin);
   }
   events_.push_back(std::move(event));
   ++count_;
@@ -200,14 +229,15 @@ void ToolStream::tell_text(size_t end) {
   part = part.substr(0, last + 1);
   ToolEvent event{.kind = ToolEvent::kText, .number = count_};
   if (any_text_ && !segment_has_text_) event.text = "\n";
-  event.text += part;
+  event.text += std::string_view(written_).substr(told_, part.size());
   told_ += part.size();
   any_text_ = segment_has_text_ = true;
+  content_ += event.text;
   events_.push_back(std::move(event));
 }
 
 std::vector<ToolEvent> ToolStream::finish() {
-  message_ = parse_tool_calls(dialect_, text_, tools_);
+  message_ = parse_by_dialect(dialect_, text_, offered_);
   const std::string_view text = text_;
   const auto list_end = list_end_of(dialect_);
   for (size_t i = count_; i < message_.order.size(); ++i) {
@@ -223,8 +253,11 @@ std::vector<ToolEvent> ToolStream::finish() {
     if (at != kToolStreamNone && text.substr(at).starts_with(list_end)) told_ = at + list_end.size();
   }
   tell_text(text.size());
-  if (count_ == 0 && any_text_ && told_ < text.size())
-    events_.push_back({.kind = ToolEvent::kText, .text = std::string(text.substr(told_))});
+  if (count_ == 0 && any_text_ && told_ < text.size()) {
+    events_.push_back({.kind = ToolEvent::kText, .text = written_.substr(told_)});
+    content_ += events_.back().text;
+  }
+  if (any_reasoning_) message_.content = std::move(content_);
   return std::exchange(events_, {});
 }
 

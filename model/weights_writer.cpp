@@ -5,6 +5,7 @@
 #include <cstring>
 #include <deque>
 
+#include "base/lfs_pointer.h"
 #include "model/safetensors.h"
 #include "model/weights.h"
 
@@ -87,6 +88,13 @@ Result<Json> generation_config_of(const ModelConfig& config, const fs::path& sou
   return generation;
 }
 
+// A file that goes with the weights as it is, where it is there.
+Result<std::string> read_text(const fs::path& path) {
+  std::string text = TRY(read_file(path));
+  if (Status status = check_not_lfs_pointer(text); !status.ok()) return fail(std::move(status).at(path.string()));
+  return text;
+}
+
 }  // namespace
 
 size_t round_to_float16(Weights& weights) {
@@ -132,7 +140,7 @@ Status save_weights(const Weights& weights, const fs::path& directory, const fs:
   for (const char* name :
        {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"}) {
     if (!fs::exists(source / name) || fs::equivalent(source, directory)) continue;
-    TRY(write_file(directory / name, TRY(read_file(source / name))));
+    TRY(write_file(directory / name, TRY(read_text(source / name))));
   }
   constexpr const char* kTemplates = "additional_chat_templates";
   std::error_code none;
@@ -140,7 +148,7 @@ Status save_weights(const Weights& weights, const fs::path& directory, const fs:
     TRY(make_directories(directory / kTemplates));
     for (const auto& entry : fs::directory_iterator(source / kTemplates, none))
       if (entry.path().extension() == ".jinja")
-        TRY(write_file(directory / kTemplates / entry.path().filename(), TRY(read_file(entry.path()))));
+        TRY(write_file(directory / kTemplates / entry.path().filename(), TRY(read_text(entry.path()))));
   }
   return {};
 }

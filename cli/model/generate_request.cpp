@@ -160,6 +160,7 @@ Result<GenerateRequest> read_generate_request(const Json& given, const model::Mo
     request.stop_texts = TRY(texts_of(line, "stop"));
     if (!request.stop_texts.empty() && !side.tokenizer)
       return fail(Status::invalid("\"stop\" needs a tokenizer.json in the model directory"));
+    if (request.stop_texts.empty()) line.erase("stop");  // it says nothing, then, beside a constraint
     request.one_call = !TRY(bool_at(line, "parallel_tool_calls", true));
     const Json choice = line.value("tool_choice", Json());
     if (choice == Json("auto")) {

@@ -31,13 +31,16 @@ Result<int> import_file(const ImportOptions& options) {
                          {"parameters", model::parameter_count(summary.config)},
                          {"tensors", summary.tensors},
                          {"bytes", summary.bytes},
-                         {"source_formats", summary.source_formats}};
+                         {"source_formats", summary.source_formats},
+                         {"left_out", summary.left_out}};
     fmt::print("{}\n", dump_json_line(result));
     return kDone;
   }
   fmt::print("{}: {} with {} parameters, {} tensors ({}) as bf16, {}\n", options.out, summary.config.family,
              model::parameter_count(summary.config), summary.tensors, summary.source_formats,
              format_bytes(summary.bytes));
+  if (!summary.left_out.empty())
+    fmt::print("left out: {}; requests say how to sample\n", fmt::join(summary.left_out, ", "));
   return kDone;
 }
 

@@ -53,13 +53,13 @@ class Format {
     return format;
   }
 
+  model::ToolDialect dialect(const Json& tools) const {
+    return template_ ? model::dialect_of_template(template_->source(!tools.is_null())) : dialect_;
+  }
   model::MessageFormat with(const std::string& text, const Json& tools) const {
     // Whether the prompt opened the reasoning shows in the text alone.
-    if (!template_) {
-      const size_t end = text.find(model::kReasoningEnd);
-      const bool open = end != std::string::npos && text.find(model::kReasoningBegin) > end;
-      return {.dialect = dialect_, .begins_in_reasoning = open};
-    }
+    if (!template_)
+      return {.dialect = dialect_, .begins_in_reasoning = model::ends_reasoning_of_prompt(dialect_, text, tools)};
     const Json messages = Json::array({{{"role", "user"}, {"content", "Hello"}}});
     model::RenderOptions options{.add_generation_prompt = true};
     options.now = std::tm{};
@@ -75,9 +75,10 @@ class Format {
 };
 
 Result<Json> parse_line(const Format& format, const Json& line) {
-  const std::string text = TRY(text_of(line));
+  const std::string given = TRY(text_of(line));
   const Json tools = line.value("tools", Json());
   if (!tools.is_null() && !tools.is_array()) return fail(Status::invalid("\"tools\" is not a list"));
+  const std::string text(model::without_end_tokens(format.dialect(tools), given));
   const auto parsed = model::parse_message(format.with(text, tools), text, tools);
   Json errors = Json::array();
   for (const auto& error : parsed.errors) errors.push_back(error.message);

@@ -33,7 +33,7 @@ Result<Json> render(const model::ChatTemplate& chat_template, const model::Token
   if (const auto found = line.find("chat_template_kwargs"); found != line.end() && !found->is_null())
     options.variables = *found;
   const auto now = line.find("now");
-  options.now = now == line.end() ? local_time() : TRY(parse_time(*now));
+  options.now = now == line.end() || now->is_null() ? local_time() : TRY(parse_time(*now));
   const auto messages = line.find("messages");
   if (messages == line.end()) return fail(Status::invalid("has no messages"));
   const auto tools = line.find("tools");

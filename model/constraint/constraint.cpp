@@ -79,13 +79,23 @@ Result<Grammar> grammar_of(ToolDialect dialect, const CallsAsked& asked) {
   return fail(Status::invalid(fmt::format("\"tool_choice\": no dialect has the number {}", static_cast<int>(dialect))));
 }
 
+// Clients write null for what they leave out.
+Json without_nulls(const Json& object) {
+  if (!object.is_object()) return object;
+  Json kept = Json::object();
+  for (const auto& [key, value] : object.items())
+    if (!value.is_null()) kept[key] = value;
+  return kept;
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const Grammar>> schema_grammar(const Json& schema) {
   return shared(TRY(compile_schema(schema)));
 }
 
-Result<std::shared_ptr<const Grammar>> response_grammar(const Json& response_format) {
+Result<std::shared_ptr<const Grammar>> response_grammar(const Json& given) {
+  const Json response_format = without_nulls(given);
   const Json type = response_format.is_object() ? response_format.value("type", Json()) : Json();
   if (type == "text") return std::shared_ptr<const Grammar>();
   if (type == "json_object") {
@@ -98,7 +108,7 @@ Result<std::shared_ptr<const Grammar>> response_grammar(const Json& response_for
         "json_object or text"));
   }
   TRY(check_keys(response_format, {"type", "json_schema"}));
-  const Json inner = response_format.value("json_schema", Json());
+  const Json inner = without_nulls(response_format.value("json_schema", Json()));
   if (!inner.is_object() || !inner.contains("schema"))
     return fail(Status::invalid("\"response_format\": \"json_schema\" has no \"schema\""));
   TRY(check_keys(inner, {"name", "description", "schema", "strict"}));

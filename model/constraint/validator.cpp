@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <boost/multiprecision/cpp_int.hpp>
 #include <cmath>
 #include <set>
 
@@ -12,6 +13,7 @@
 #include "model/constraint/formats.h"
 #include "model/constraint/pattern.h"
 #include "model/constraint/schema_facts.h"
+#include "model/constraint/schema_form.h"
 
 namespace tandem::model::constraint {
 
@@ -39,6 +41,25 @@ std::string shortened(const Json& value) {
 bool is_whole(const Json& number) {
   return number.is_number_integer() || number.is_number_digits() ||
          number.get<double>() == std::floor(number.get<double>());
+}
+
+using WideInteger = boost::multiprecision::cpp_int;
+
+WideInteger whole_of_json(const Json& number) {
+  if (number.is_number_digits()) return WideInteger(number.digits());
+  if (number.is_number_unsigned()) return number.get<uint64_t>();
+  return number.is_number_integer() ? WideInteger(number.get<int64_t>()) : WideInteger(number.get<double>());
+}
+
+// Of whole numbers exactly; of others as Python's jsonschema, by the quotient of doubles.
+bool is_multiple(const Json& value, const Json& of) {
+  const double number = value.get<double>(), unit = of.get<double>();
+  const bool exact_value = value.is_number_digits() || std::isfinite(number);
+  const bool exact_unit = of.is_number_digits() || std::isfinite(unit);
+  if (exact_value && exact_unit && is_whole(value) && is_whole(of))
+    return whole_of_json(value) % whole_of_json(of) == 0;
+  const double quotient = number / unit;
+  return std::isfinite(quotient) && quotient == std::floor(quotient);
 }
 
 class Validator {
@@ -165,9 +186,8 @@ class Validator {
       return holds || wrong(at, fmt::format("{} is not within \"{}\" {}", shortened(at.value), keyword, rule.dump()));
     }
     if (keyword == "multipleOf" && rule.is_number() && rule.get<double>() > 0) {
-      const double quotient = at.value.get<double>() / rule.get<double>();
-      const bool holds = std::isfinite(quotient) && quotient == std::floor(quotient);
-      return holds || wrong(at, fmt::format("{} is no multiple of {}", shortened(at.value), rule.dump()));
+      return is_multiple(at.value, rule) ||
+             wrong(at, fmt::format("{} is no multiple of {}", shortened(at.value), rule.dump()));
     }
     return true;
   }
@@ -296,6 +316,7 @@ class Validator {
 }  // namespace
 
 Result<std::vector<std::string>> schema_errors(const Json& schema, const Json& value) {
+  TRY(check_schema_form(schema));
   Validator validator(schema);
   if (!TRY(validator.valid(schema, value, "", true)) && validator.errors.empty())
     validator.errors.emplace_back("the value: it is not valid");

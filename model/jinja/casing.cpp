@@ -16,11 +16,13 @@ namespace {
 
 using Change = int32_t (*)(const UCaseMap*, char*, int32_t, const char*, int32_t, UErrorCode*);
 
-// By the rules of no language.
+// By the rules of no language. A text whose first letter is changed is taken from its first character on, whatever that
+// is: ICU would look for a letter behind a mark.
+constexpr uint32_t kCaseOptions = U_FOLD_CASE_DEFAULT | U_TITLECASE_WHOLE_STRING | U_TITLECASE_NO_BREAK_ADJUSTMENT;
+
 std::string changed(std::string_view text, Change change) {
   UErrorCode status = U_ZERO_ERROR;
-  const std::unique_ptr<UCaseMap, void (*)(UCaseMap*)> map(ucasemap_open("", U_FOLD_CASE_DEFAULT, &status),
-                                                           &ucasemap_close);
+  const std::unique_ptr<UCaseMap, void (*)(UCaseMap*)> map(ucasemap_open("", kCaseOptions, &status), &ucasemap_close);
   if (U_FAILURE(status)) throw TemplateError("letters cannot be changed: ICU has no data");
   std::string out(text.size() * 3 + 16, '\0');
   for (;;) {
@@ -61,6 +63,26 @@ std::string lower_at(const std::vector<std::string_view>& all, size_t i) {
 std::string to_upper(std::string_view text) { return changed(text, &ucasemap_utf8ToUpper); }
 std::string to_lower(std::string_view text) { return changed(text, &ucasemap_utf8ToLower); }
 std::string fold_case(std::string_view text) { return changed(text, &ucasemap_utf8FoldCase); }
+
+bool is_all_lower(std::string_view text) {
+  bool any = false;
+  for (const auto character : characters_of(text)) {
+    const UChar32 c = code_of(character);
+    if (u_hasBinaryProperty(c, UCHAR_UPPERCASE) != 0 || u_istitle(c) != 0) return false;
+    any = any || u_hasBinaryProperty(c, UCHAR_LOWERCASE) != 0;
+  }
+  return any;
+}
+
+bool is_all_upper(std::string_view text) {
+  bool any = false;
+  for (const auto character : characters_of(text)) {
+    const UChar32 c = code_of(character);
+    if (u_hasBinaryProperty(c, UCHAR_LOWERCASE) != 0 || u_istitle(c) != 0) return false;
+    any = any || u_hasBinaryProperty(c, UCHAR_UPPERCASE) != 0;
+  }
+  return any;
+}
 
 std::string to_title(std::string_view text) {
   std::string out;

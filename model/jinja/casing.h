@@ -7,6 +7,10 @@
 
 namespace tandem::model::jinja {
 
+// str.islower and str.isupper: by what the letters are, whether there are others for them or not.
+bool is_all_lower(std::string_view text);
+bool is_all_upper(std::string_view text);
+
 std::string to_upper(std::string_view text);
 std::string to_lower(std::string_view text);
 std::string fold_case(std::string_view text);

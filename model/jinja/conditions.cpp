@@ -11,30 +11,16 @@ namespace {
 
 using Test = bool (*)(const Value& value, const Arguments& arguments);
 
-std::string recased(std::string_view text, bool lower) { return lower ? to_lower(text) : to_upper(text); }
-
 const Value& other(const Arguments& arguments) {
   if (arguments.positional.size() != 1) throw TemplateError("a test needs one argument");
   return arguments.positional[0];
-}
-
-bool is_lower_or_upper(const Value& value, bool lower) {
-  const std::string text = value.str();
-  bool cased = false;
-  for (const auto character : characters_of(text)) {
-    const std::string one(character);
-    const std::string changed = recased(one, lower);
-    if (changed != one) return false;
-    cased = cased || recased(one, !lower) != one;
-  }
-  return cased;
 }
 
 const std::pair<std::string_view, Test> kTests[] = {
     {"boolean", [](const Value& v, const Arguments&) { return v.is_bool(); }},
     {"callable", [](const Value& v, const Arguments&) { return v.is_function(); }},
     {"defined", [](const Value& v, const Arguments&) { return !v.is_undefined(); }},
-    {"divisibleby", [](const Value& v, const Arguments& a) { return binary("%", v, other(a)).integer() == 0; }},
+    {"divisibleby", [](const Value& v, const Arguments& a) { return !binary("%", v, other(a)).truth(); }},
     {"escaped", [](const Value& v, const Arguments&) { return v.is_markup(); }},
     {"eq", [](const Value& v, const Arguments& a) { return v.equals(other(a)); }},
     {"equalto", [](const Value& v, const Arguments& a) { return v.equals(other(a)); }},
@@ -44,7 +30,7 @@ const std::pair<std::string_view, Test> kTests[] = {
     {"<=", [](const Value& v, const Arguments& a) { return !other(a).less(v); }},
     {">", [](const Value& v, const Arguments& a) { return other(a).less(v); }},
     {">=", [](const Value& v, const Arguments& a) { return !v.less(other(a)); }},
-    {"even", [](const Value& v, const Arguments&) { return v.integer() % 2 == 0; }},
+    {"even", [](const Value& v, const Arguments&) { return !binary("%", v, Value(2)).truth(); }},
     {"false", [](const Value& v, const Arguments&) { return v.is_bool() && !v.truth(); }},
     {"filter", [](const Value& v, const Arguments&) { return v.is_string() && is_filter(v.text()); }},
     {"float", [](const Value& v, const Arguments&) { return v.is_float(); }},
@@ -57,13 +43,13 @@ const std::pair<std::string_view, Test> kTests[] = {
      [](const Value& v, const Arguments&) { return v.is_undefined() || v.is_string() || v.is_list() || v.is_dict(); }},
     {"le", [](const Value& v, const Arguments& a) { return !other(a).less(v); }},
     {"lessthan", [](const Value& v, const Arguments& a) { return v.less(other(a)); }},
-    {"lower", [](const Value& v, const Arguments&) { return is_lower_or_upper(v, true); }},
+    {"lower", [](const Value& v, const Arguments&) { return is_all_lower(v.str()); }},
     {"lt", [](const Value& v, const Arguments& a) { return v.less(other(a)); }},
     {"mapping", [](const Value& v, const Arguments&) { return v.is_dict(); }},
     {"ne", [](const Value& v, const Arguments& a) { return !v.equals(other(a)); }},
     {"none", [](const Value& v, const Arguments&) { return v.is_none(); }},
     {"number", [](const Value& v, const Arguments&) { return v.is_number(); }},
-    {"odd", [](const Value& v, const Arguments&) { return v.integer() % 2 != 0; }},
+    {"odd", [](const Value& v, const Arguments&) { return binary("%", v, Value(2)).equals(Value(1)); }},
     {"sameas",
      [](const Value& v, const Arguments& a) {
        const Value& o = other(a);
@@ -79,7 +65,7 @@ const std::pair<std::string_view, Test> kTests[] = {
     {"test", [](const Value& v, const Arguments&) { return v.is_string() && is_test(v.text()); }},
     {"true", [](const Value& v, const Arguments&) { return v.is_bool() && v.truth(); }},
     {"undefined", [](const Value& v, const Arguments&) { return v.is_undefined(); }},
-    {"upper", [](const Value& v, const Arguments&) { return is_lower_or_upper(v, false); }},
+    {"upper", [](const Value& v, const Arguments&) { return is_all_upper(v.str()); }},
 };
 
 const std::pair<std::string_view, Test>* test_named(std::string_view name) {

@@ -1,6 +1,7 @@
 #include "model/jinja/expression_parser.h"
 
 #include "model/jinja/builtins.h"
+#include "model/jinja/whole_number.h"
 
 namespace tandem::model::jinja {
 
@@ -122,8 +123,9 @@ ExpressionPtr ExpressionParser::parse_primary() {
   }
   if (token.kind == Token::kInteger) {
     ++at_;
-    if (token.text.size() > 18) stop("a whole number of more than 18 digits");
-    return constant(static_cast<int64_t>(std::stoll(token.text)));
+    const auto number = whole_of_literal(token.text);
+    if (!number) stop(fmt::format("'{}' is no whole number", token.text));
+    return constant(*number);
   }
   if (token.kind == Token::kFloat) {
     ++at_;

@@ -292,9 +292,9 @@ Value slices(const Value& value, const Arguments& arguments) {
 const std::pair<std::string_view, Filter> kFilters[] = {
     {"abs",
      [](const Value& v, const Arguments&) {
-       return v.is_float()      ? Value(std::fabs(v.number()))
-              : v.integer() < 0 ? binary("-", Value(0), v)
-                                : Value(v.integer());
+       return v.is_float()       ? Value(std::fabs(v.number()))
+              : v.less(Value(0)) ? binary("-", Value(0), v)
+                                 : binary("+", v, Value(0));
      }},
     {"attr",
      [](const Value& v, const Arguments& a) {

@@ -196,7 +196,13 @@ class Interpreter {
   }
 
   Flow run_for(const Statement& statement, const ScopePtr& scope, Output& output) {
-    return run_loop(statement, evaluate(*statement.expression, scope), 0, scope, output);
+    const Value over = evaluate(*statement.expression, scope);
+    if (!statement.recursive) return run_loop(statement, over, 0, scope, output);
+    // jinja2 writes nothing of it before it is over, which is where transformers looks for the place of what it marks.
+    Output part;
+    const Flow flow = run_loop(statement, over, 0, scope, part);
+    put(part.text, output);
+    return flow;
   }
 
   Flow run_loop(const Statement& statement, const Value& over, size_t depth, const ScopePtr& scope, Output& output) {
@@ -357,6 +363,11 @@ class Interpreter {
     Value value = evaluate_uncounted(expression, scope);
     if (expression.kind == Expression::kName || expression.kind == Expression::kConstant) return value;
     if (value.is_string()) made_ += value.text().size();
+    if (value.is_digits()) {  // what it takes grows with the square of the digits
+      constexpr int64_t kDigitsOfStep = 64;
+      const auto digits = static_cast<int64_t>(value.repr().size());
+      count_step(digits * digits / (kDigitsOfStep * kDigitsOfStep));
+    }
     if (value.is_list()) made_ += value.list().size() * sizeof(Value);
     if (made_ > kMostMade) throw PlacedError("the template made more than 1 GiB of values");
     return value;
@@ -406,6 +417,7 @@ class Interpreter {
         const Value value = part(0);
         const bool negate = expression.name == "-";
         if (value.is_float()) return negate ? -value.number() : value.number();
+        if (value.is_digits() && !negate) return value;
         return negate ? binary("-", Value(0), value) : Value(value.integer());
       }
       case Expression::kBinary: {

@@ -9,8 +9,14 @@
 namespace tandem::model::jinja {
 namespace {
 
+// Beyond 63 bits any number is beyond all elements.
+int64_t near_enough(const Value& number) {
+  if (!number.is_digits()) return number.integer();
+  return number.less(Value(0)) ? INT64_MIN / 2 : INT64_MAX / 2;
+}
+
 int64_t index_of(const Value& key, size_t length) {
-  const int64_t index = key.integer();
+  const int64_t index = near_enough(key);
   return index < 0 ? index + static_cast<int64_t>(length) : index;
 }
 
@@ -65,7 +71,7 @@ Value slice(const Value& value, const Value& begin, const Value& end, const Valu
     throw TemplateError(fmt::format("'{}' cannot be sliced", value.type_name()));
   const List all = value.elements();
   const auto count = static_cast<int64_t>(all.size());
-  const int64_t by = step.is_none() ? 1 : step.integer();
+  const int64_t by = step.is_none() ? 1 : near_enough(step);
   if (by == 0) throw TemplateError("slice step cannot be zero");
   const auto clamp = [&](const Value& bound, int64_t otherwise) {
     if (bound.is_none()) return otherwise;

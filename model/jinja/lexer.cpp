@@ -1,6 +1,7 @@
 #include "model/jinja/lexer.h"
 
 #include <fmt/format.h>
+#include <unicode/uchar.h>
 
 #include <algorithm>
 #include <array>
@@ -27,6 +28,17 @@ std::string with_plain_newlines(std::string_view source) {
   }
   if (out.ends_with('\n')) out.pop_back();  // keep_trailing_newline is off
   return out;
+}
+
+// By its name in Unicode, or by a correction of that. Control characters have none.
+char32_t character_named(std::string_view name) {
+  const std::string text(name);
+  for (const auto kind : {U_UNICODE_CHAR_NAME, U_CHAR_NAME_ALIAS}) {
+    UErrorCode status = U_ZERO_ERROR;
+    const UChar32 found = u_charFromName(kind, text.c_str(), &status);
+    if (U_SUCCESS(status) && text.find('\0') == std::string::npos) return static_cast<char32_t>(found);
+  }
+  throw TemplateError(fmt::format("the name '{}' of a character is not supported", name));
 }
 
 // Python's unicode-escape.
@@ -63,7 +75,10 @@ std::string unescape(std::string_view raw) {
       append_utf8(code, out);
       i += n - 1;
     } else if (c == 'N') {
-      throw TemplateError("the escape \\N of a character's name is not supported");
+      const size_t end = raw.find('}', i);
+      const bool named = i + 1 < raw.size() && raw[i + 1] == '{' && end != std::string_view::npos;
+      append_utf8(character_named(named ? raw.substr(i + 2, end - i - 2) : ""), out);
+      i = end;
     } else if (c != '\n') {
       out += {'\\', c};
     }
@@ -226,37 +241,55 @@ class Lexer {
     }
   }
 
-  void read_number(std::string_view rest) {
-    size_t end = 0;
-    bool is_float = false;
-    std::string digits;
-    const auto take = [&] {
-      while (end < rest.size() && (is_digit(rest[end]) || rest[end] == '_')) {
-        if (rest[end] != '_') digits += rest[end];
-        ++end;
-      }
-    };
-    take();
-    // "1.x" is an attribute, "1.5" a number; so is a number behind a dot: "a.0.b" has none.
-    const bool after_dot = !tokens_.empty() && tokens_.back().is_operator(".");
-    if (!after_dot && end + 1 < rest.size() && rest[end] == '.' && is_digit(rest[end + 1])) {
-      is_float = true;
-      digits += '.';
+  // How many characters at `at` are digits, each followed by others or by one underscore and others.
+  template <typename Digit>
+  static size_t digits_at(std::string_view text, size_t at, const Digit& digit) {
+    size_t end = at;
+    while (end < text.size() && digit(text[end])) {
       ++end;
-      take();
+      if (end + 1 < text.size() && text[end] == '_' && digit(text[end + 1])) ++end;
     }
-    if (!after_dot && end < rest.size() && (rest[end] == 'e' || rest[end] == 'E')) {
-      size_t exponent = end + 1;
-      if (exponent < rest.size() && (rest[exponent] == '+' || rest[exponent] == '-')) ++exponent;
-      if (exponent < rest.size() && is_digit(rest[exponent])) {
-        is_float = true;
-        digits += rest.substr(end, exponent - end);
-        end = exponent;
-        take();
-      }
+    return end - at;
+  }
+
+  // Where a float ends that begins with `whole` digits; 0: it is none.
+  static size_t end_of_float(std::string_view text, size_t whole) {
+    size_t end = whole;
+    if (end < text.size() && text[end] == '.') {
+      const size_t fraction = digits_at(text, end + 1, is_digit);
+      if (fraction > 0) end += 1 + fraction;
     }
-    add(is_float ? Token::kFloat : Token::kInteger, digits);
-    advance(at_ + end);
+    if (end < text.size() && (text[end] | 0x20) == 'e') {
+      const size_t sign = end + 1 < text.size() && (text[end + 1] == '+' || text[end + 1] == '-') ? 1 : 0;
+      const size_t exponent = digits_at(text, end + 1 + sign, is_digit);
+      if (exponent > 0) end += 1 + sign + exponent;
+    }
+    return end == whole ? 0 : end;
+  }
+
+  static size_t end_of_whole(std::string_view text) {
+    const char mark = text.size() > 1 && text[0] == '0' ? static_cast<char>(text[1] | 0x20) : '0';
+    const int base = mark == 'x' ? 16 : mark == 'o' ? 8 : mark == 'b' ? 2 : 0;
+    if (base != 0) {
+      const size_t begin = text.size() > 2 && text[2] == '_' ? 3 : 2;
+      const size_t digits = digits_at(text, begin, [&](char c) {
+        if (base == 16 && (c | 0x20) >= 'a' && (c | 0x20) <= 'f') return true;
+        return is_digit(c) && c - '0' < base;
+      });
+      if (digits > 0) return begin + digits;
+    }
+    // A number that begins with 0 is 0.
+    return text[0] == '0' ? digits_at(text, 0, [](char c) { return c == '0'; }) : digits_at(text, 0, is_digit);
+  }
+
+  // "1.x" is an attribute, "1.5" a number; so is a number behind a dot: "a.0.b" has none.
+  void read_number(std::string_view rest) {
+    const bool after_dot = !tokens_.empty() && tokens_.back().is_operator(".");
+    const size_t fraction = after_dot ? 0 : end_of_float(rest, digits_at(rest, 0, is_digit));
+    std::string text(rest.substr(0, fraction > 0 ? fraction : end_of_whole(rest)));
+    advance(at_ + text.size());
+    if (fraction > 0) std::erase(text, '_');
+    add(fraction > 0 ? Token::kFloat : Token::kInteger, std::move(text));
   }
 
   std::string source_;

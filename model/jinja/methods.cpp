@@ -10,6 +10,7 @@
 #include "model/jinja/builtins.h"
 #include "model/jinja/casing.h"
 #include "model/jinja/text_format.h"
+#include "model/jinja/whole_number.h"
 
 namespace tandem::model::jinja {
 namespace {
@@ -353,8 +354,8 @@ const std::pair<std::string_view, Method> kTextMethods[] = {
      [](const Value& self, const Arguments&) {
        return Value(self.text().empty() || all_characters(self, [](UChar32 c) { return c < 0x80; }));
      }},
-    {"islower", [](const Value& self, const Arguments&) { return Value(apply_test("lower", self, {})); }},
-    {"isupper", [](const Value& self, const Arguments&) { return Value(apply_test("upper", self, {})); }},
+    {"islower", [](const Value& self, const Arguments&) { return Value(is_all_lower(self.text())); }},
+    {"isupper", [](const Value& self, const Arguments&) { return Value(is_all_upper(self.text())); }},
     {"isalpha",
      [](const Value& self, const Arguments&) {
        return Value(all_characters(self, [](UChar32 c) { return u_isalpha(c) != 0; }));
@@ -413,6 +414,14 @@ const std::pair<std::string_view, Method> kFloatMethods[] = {
      [](const Value& self, const Arguments&) { return Value(std::nearbyint(self.number()) == self.number()); }},
 };
 
+const std::pair<std::string_view, Method> kWholeMethods[] = {
+    {"bit_length",
+     [](const Value& self, const Arguments& a) {
+       const Parameters none("bit_length", a, {});
+       return Value(bit_length(self));
+     }},
+};
+
 constexpr std::string_view kDictChangers[] = {"clear", "pop", "popitem", "setdefault", "update"};
 constexpr std::string_view kListChangers[] = {"append", "clear",  "extend",  "insert",
                                               "pop",    "remove", "reverse", "sort"};
@@ -449,6 +458,7 @@ Value method(const Value& value, const std::string& name) {
   if (value.is_dict()) found = find(kDictMethods);
   if (value.is_list() && !value.is_view() && !value.is_once()) found = find(kListMethods);
   if (value.is_float()) found = find(kFloatMethods);
+  if (value.is_int() || value.is_bool()) found = find(kWholeMethods);
   if (found.is_undefined() && value.is_dict()) found = refuse(kDictChangers);
   if (found.is_undefined() && value.is_plain_list()) found = refuse(kListChangers);
   if (found.is_undefined() && value.is_string()) {

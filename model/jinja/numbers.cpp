@@ -3,13 +3,13 @@
 #include <unicode/uchar.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <optional>
 
 #include "base/utf8.h"
 #include "model/jinja/builtins.h"
+#include "model/jinja/whole_number.h"
 
 namespace tandem::model::jinja {
 
@@ -47,11 +47,8 @@ std::optional<Value> whole(std::string_view text) {
   text.remove_prefix(negative || text.starts_with('+') ? 1 : 0);
   const auto plain = without_underscores(text);
   if (!plain || plain->empty() || !std::ranges::all_of(*plain, decimal_digit)) return std::nullopt;
-  constexpr size_t kMostDigits = 4300;  // Python's own bound
   if (plain->size() > kMostDigits) return std::nullopt;
-  const std::string digits = plain->substr(std::min(plain->find_first_not_of('0'), plain->size() - 1));
-  if (digits.size() <= 18) return Value(static_cast<int64_t>(std::stoll(digits)) * (negative ? -1 : 1));
-  return Value::whole_number((negative ? "-" : "") + digits);
+  return whole_of_digits(*plain, 10, negative);
 }
 
 bool letter_or_digit(char c) { return decimal_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
@@ -73,13 +70,7 @@ std::optional<Value> whole_of_base(std::string text, int64_t base) {
     base = 10;
   }
   if (base == 10) return whole((negative ? "-" : "") + *plain);
-  int64_t number = 0;
-  const auto [end, error] =
-      std::from_chars(plain->data(), plain->data() + plain->size(), number, static_cast<int>(base));
-  if (error == std::errc::result_out_of_range)
-    throw TemplateError("a whole number of more than 63 bits in another base is not supported");
-  if (error != std::errc() || end != plain->data() + plain->size()) return std::nullopt;
-  return Value(negative ? -number : number);
+  return whole_of_digits(*plain, static_cast<int>(base), negative);
 }
 
 // A number as Python reads one; nothing where it is none. The whole of `text`, stripped.
@@ -94,6 +85,15 @@ std::optional<double> number_in(const Value& value) {
   return *end == 0 ? std::optional(number) : std::nullopt;
 }
 
+// To a multiple of a power of ten; halves to even.
+Value round_whole(const Value& value, int64_t zeros) {
+  if (zeros > static_cast<int64_t>(value.repr().size()) + 1) return 0;
+  const Value unit = binary("**", Value(10), Value(zeros)), rest = binary("%", value, unit);
+  const Value down = binary("-", value, rest), twice = binary("*", rest, Value(2));
+  const bool odd = binary("%", binary("//", down, unit), Value(2)).truth();
+  return unit.less(twice) || (unit.equals(twice) && odd) ? binary("+", down, unit) : down;
+}
+
 }  // namespace
 
 Value round_number(const Value& value, const Arguments& arguments) {
@@ -104,24 +104,13 @@ Value round_number(const Value& value, const Arguments& arguments) {
   if (how == "ceil") return std::ceil(value.number() * factor) / factor;
   if (how == "floor") return std::floor(value.number() * factor) / factor;
   if (precision < 0) {  // halves to even
+    if (!value.is_float()) return round_whole(value, -precision);
     constexpr int64_t kMost = 18;
-    int64_t unit = 1;
-    for (int64_t i = 0; i < std::min(-precision, kMost); ++i) unit *= 10;
-    if (!value.is_float()) {
-      const int64_t number = value.integer(), rest = (number % unit + unit) % unit;
-      int64_t down = 0;
-      if (-precision > kMost) return 0;
-      if (__builtin_sub_overflow(number, rest, &down)) throw TemplateError("a whole number of more than 63 bits");
-      const bool up = rest * 2 > unit || (rest * 2 == unit && (down / unit) % 2 != 0);
-      int64_t rounded = down;
-      if (up && __builtin_add_overflow(down, unit, &rounded))
-        throw TemplateError("a whole number of more than 63 bits");
-      return rounded;
-    }
     if (-precision > kMost) return std::copysign(0.0, value.number());
-    const auto power = static_cast<double>(unit);
+    const double power = std::pow(10.0, static_cast<double>(-precision));
     return std::copysign(value.number() - std::remainder(value.number(), power), value.number());
   }
+  if (value.is_digits()) return value;
   if (!value.is_float()) return value.integer();
   if (precision == 0) return std::nearbyint(value.number());
   return std::strtod(fmt::format("{:.{}f}", value.number(), std::min<int64_t>(precision, 340)).c_str(), nullptr);

@@ -1,4 +1,4 @@
-// Arithmetic of numbers, texts and lists, as Python has it but for whole numbers beyond 63 bits, which are refused.
+// Arithmetic of numbers, texts and lists, as Python has it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,15 +7,10 @@
 #include "base/text.h"
 #include "model/jinja/builtins.h"
 #include "model/jinja/text_format.h"
+#include "model/jinja/whole_number.h"
 
 namespace tandem::model::jinja {
 namespace {
-
-// By reference: the value is read after the operation that the first argument is.
-int64_t checked(bool overflow, const int64_t& value) {
-  if (overflow) throw TemplateError("a whole number of more than 63 bits");
-  return value;
-}
 
 Value repeat(const Value& value, int64_t count) {
   count = std::max<int64_t>(count, 0);
@@ -56,11 +51,6 @@ Value add(const Value& left, const Value& right) {
       fmt::format("unsupported operand type(s) for +: '{}' and '{}'", left.type_name(), right.type_name()));
 }
 
-int64_t floor_divide(int64_t a, int64_t b) {
-  const int64_t quotient = a / b;
-  return quotient - ((a % b != 0 && (a < 0) != (b < 0)) ? 1 : 0);
-}
-
 double power(double a, double b) {
   if (a == 0 && b < 0) throw TemplateError("0.0 cannot be raised to a negative power");
   const double result = std::pow(a, b);
@@ -80,38 +70,21 @@ Value binary(std::string_view name, const Value& left, const Value& right) {
   if (name == "+" && !(left.is_number() && right.is_number())) return add(left, right);
   if (name == "%" && left.is_markup()) throw TemplateError("'%' of a value marked safe is not supported");
   if (name == "%" && left.is_string()) return format_percent(left.text(), right);
-  if (left.is_float() || right.is_float() || name == "/") {
-    const double a = left.number();
-    const double b = right.number();
-    if ((name == "/" || name == "//" || name == "%") && b == 0) throw TemplateError("division by zero");
-    if (name == "+") return a + b;
-    if (name == "-") return a - b;
-    if (name == "*") return a * b;
-    if (name == "/") return a / b;
-    if (name == "//") return std::floor(a / b);
-    if (name == "%") return a - b * std::floor(a / b);
-    return power(a, b);
+  if (!left.is_float() && !right.is_float()) {
+    for (const Value* side : {&left, &right})
+      if (!side->is_number()) side->integer();  // throws, and says what it is
+    return name == "/" ? Value(whole_quotient(left, right)) : whole_arithmetic(name, left, right);
   }
-  const int64_t a = left.integer();
-  const int64_t b = right.integer();
-  int64_t result = 0;
-  if (name == "+") return checked(__builtin_add_overflow(a, b, &result), result);
-  if (name == "-") return checked(__builtin_sub_overflow(a, b, &result), result);
-  if (name == "*") return checked(__builtin_mul_overflow(a, b, &result), result);
-  if (name == "**") {
-    if (b < 0) return power(static_cast<double>(a), static_cast<double>(b));
-    result = 1;
-    for (int64_t i = 0; i < b; ++i) {
-      if (a == 0 || a == 1) return b == 0 ? Value(1) : Value(a);
-      if (a == -1) return Value(b % 2 == 0 ? 1 : -1);
-      checked(__builtin_mul_overflow(result, a, &result), result);
-    }
-    return result;
-  }
-  if (b == 0) throw TemplateError("integer division or modulo by zero");
-  if (b == -1) return name == "%" ? Value(0) : Value(checked(__builtin_sub_overflow(int64_t{0}, a, &result), result));
-  if (name == "//") return floor_divide(a, b);
-  return a - b * floor_divide(a, b);
+  const double a = left.number();
+  const double b = right.number();
+  if ((name == "/" || name == "//" || name == "%") && b == 0) throw TemplateError("division by zero");
+  if (name == "+") return a + b;
+  if (name == "-") return a - b;
+  if (name == "*") return a * b;
+  if (name == "/") return a / b;
+  if (name == "//") return std::floor(a / b);
+  if (name == "%") return a - b * std::floor(a / b);
+  return power(a, b);
 }
 
 }  // namespace tandem::model::jinja

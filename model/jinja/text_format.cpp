@@ -6,7 +6,9 @@
 #include <cmath>
 #include <optional>
 
+#include "base/utf8.h"
 #include "model/jinja/builtins.h"
+#include "model/jinja/whole_number.h"
 
 namespace tandem::model::jinja {
 
@@ -125,9 +127,9 @@ std::string formatted_int(const Spec& spec, const Value& value) {
     case 'X':
     case 'o':
     case 'b': {
-      const int64_t whole = value.integer();
-      const uint64_t magnitude = whole < 0 ? ~static_cast<uint64_t>(whole) + 1 : static_cast<uint64_t>(whole);
-      digits = fmt::format(fmt::runtime(fmt::format("{{:{}}}", spec.type)), magnitude);
+      digits = digits_of_magnitude(value, spec.type == 'o' ? 8 : spec.type == 'b' ? 2 : 16);
+      if (spec.type == 'X')
+        std::ranges::transform(digits, digits.begin(), [](char c) { return c >= 'a' ? c - 32 : c; });
       if (spec.alternate) prefix = std::string("0") + spec.type;
       break;
     }
@@ -157,15 +159,25 @@ std::string formatted(const Value& value, std::string_view text) {
   throw TemplateError(fmt::format("unsupported format string passed to {}.__format__", value.type_name()));
 }
 
+// Of fields without a name: all have a number, or none.
+struct Numbering {
+  size_t next = 0;
+  bool by_itself = false, by_hand = false;
+};
+
 // NAME, then .ATTRIBUTE and [KEY].
-Value field(std::string_view path, const Arguments& arguments, size_t& next) {
+Value field(std::string_view path, const Arguments& arguments, Numbering& numbering) {
   const size_t end = std::min(path.find_first_of(".["), path.size());
   const auto name = path.substr(0, end);
   const bool numbered = name.find_first_not_of("0123456789") == std::string_view::npos;
   Value value;
   if (numbered) {
     size_t at = 0;
-    const size_t number = name.empty() ? next++ : static_cast<size_t>(read_count(name, at));
+    numbering.by_itself = numbering.by_itself || name.empty();
+    numbering.by_hand = numbering.by_hand || !name.empty();
+    if (numbering.by_itself && numbering.by_hand)
+      throw TemplateError("fields of str.format are numbered by hand and by themselves");
+    const size_t number = name.empty() ? numbering.next++ : static_cast<size_t>(read_count(name, at));
     if (number >= arguments.positional.size())
       throw TemplateError(fmt::format("Replacement index {} out of range for positional args tuple", number));
     value = arguments.positional[number];
@@ -189,11 +201,20 @@ Value field(std::string_view path, const Arguments& arguments, size_t& next) {
   return value;
 }
 
-}  // namespace
+// Where the field ends that begins at `at`, fields within it passed over.
+size_t end_of_field(std::string_view text, size_t at) {
+  int depth = 0;
+  for (size_t i = at; i < text.size(); ++i) {
+    if (text[i] == '{') ++depth;
+    if (text[i] == '}' && --depth == 0) return i;
+  }
+  throw TemplateError("Single '{' encountered in format string");
+}
 
-std::string format_braces(std::string_view text, const Arguments& arguments) {
+std::string expanded(std::string_view text, const Arguments& arguments, Numbering& numbering, int depth) {
+  constexpr int kDeepest = 2;  // a format, and the fields of a specifier in it
+  if (depth > kDeepest) throw TemplateError("Max string recursion exceeded");
   std::string out;
-  size_t next = 0;
   for (size_t at = 0; at < text.size();) {
     const char c = text[at];
     if ((c == '{' || c == '}') && at + 1 < text.size() && text[at + 1] == c) {
@@ -207,31 +228,53 @@ std::string format_braces(std::string_view text, const Arguments& arguments) {
       ++at;
       continue;
     }
-    const size_t end = text.find('}', at);
-    if (end == std::string_view::npos) throw TemplateError("Single '{' encountered in format string");
+    const size_t end = end_of_field(text, at);
     auto inside = text.substr(at + 1, end - at - 1);
-    if (inside.find('{') != std::string_view::npos)
-      throw TemplateError("a field of str.format within a field is not supported");
     std::string_view spec;
     if (const size_t colon = inside.find(':'); colon != std::string_view::npos) {
       spec = inside.substr(colon + 1);
       inside = inside.substr(0, colon);
     }
-    char conversion = 's';
+    if (inside.find('{') != std::string_view::npos) throw TemplateError("unexpected '{' in field name");
+    std::string_view conversion;
     if (const size_t mark = inside.find('!'); mark != std::string_view::npos) {
-      conversion = mark + 2 == inside.size() ? inside[mark + 1] : 0;
+      conversion = inside.substr(mark + 1);
       inside = inside.substr(0, mark);
-      if (conversion != 's' && conversion != 'r') throw TemplateError("a conversion of str.format is not supported");
-      const Value value = field(inside, arguments, next);
-      out += formatted(Value(conversion == 'r' ? value.repr() : value.str()), spec);
-    } else {
-      out += formatted(field(inside, arguments, next), spec);
+      if (conversion != "s" && conversion != "r") throw TemplateError("a conversion of str.format is not supported");
     }
+    Value value = field(inside, arguments, numbering);
+    if (!conversion.empty()) value = Value(conversion == "r" ? value.repr() : value.str());
+    const bool nested = spec.find_first_of("{}") != std::string_view::npos;
+    out += formatted(value, nested ? expanded(spec, arguments, numbering, depth + 1) : std::string(spec));
     check_size(out);
     at = end + 1;
   }
   return out;
 }
+
+}  // namespace
+
+std::string format_braces(std::string_view text, const Arguments& arguments) {
+  Numbering numbering;
+  return expanded(text, arguments, numbering, 1);
+}
+
+namespace {
+
+// What %c writes: a character, or that of a number.
+std::string character_of(const Value& value) {
+  if (value.is_string() && value.length() == 1) return value.text();
+  if (!value.is_int() && !value.is_bool()) throw TemplateError("%c requires int or char");
+  constexpr int64_t kLast = 0x10ffff, kFirstSurrogate = 0xd800, kLastSurrogate = 0xdfff;
+  const int64_t code = value.integer();
+  if (code < 0 || code > kLast) throw TemplateError("%c arg not in range(0x110000)");
+  if (code >= kFirstSurrogate && code <= kLastSurrogate) throw TemplateError("half a character is not supported");
+  std::string out;
+  append_utf8(static_cast<char32_t>(code), out);
+  return out;
+}
+
+}  // namespace
 
 std::string format_percent(std::string_view text, const Value& values) {
   const List list = values.is_tuple() ? values.list() : List{values};
@@ -283,6 +326,8 @@ std::string format_percent(std::string_view text, const Value& values) {
       if (spec.precision >= 0) throw TemplateError("a precision of a whole number in a % format is not supported");
       spec.type = type == 'i' || type == 'u' ? 'd' : type;
       out += formatted_int(spec, value.is_float() ? Value(static_cast<int64_t>(value.number())) : value);
+    } else if (type == 'c') {
+      out += formatted_text({.align = spec.align == '<' ? '<' : '>', .width = spec.width}, character_of(value));
     } else if (std::string_view("eEfFgG").find(type) != std::string_view::npos) {
       spec.type = type;
       out += formatted_float(spec, value.number());

@@ -10,6 +10,7 @@
 
 #include "base/utf8.h"
 #include "model/jinja/builtins.h"
+#include "model/jinja/whole_number.h"
 
 namespace tandem::model::jinja {
 
@@ -79,6 +80,14 @@ Value Value::once(List list) {
 }
 
 Value Value::whole_number(std::string digits) {
+  constexpr size_t kAlwaysFits = 18, kNeverFits = 20;  // characters
+  int64_t small = 0;
+  if (digits.size() <= kAlwaysFits ||
+      (digits.size() <= kNeverFits &&
+       std::from_chars(digits.data(), digits.data() + digits.size(), small).ec == std::errc())) {
+    std::from_chars(digits.data(), digits.data() + digits.size(), small);
+    return small;
+  }
   Value value;
   value.data_ = std::make_shared<const Digits>(Digits{std::move(digits)});
   return value;
@@ -176,7 +185,11 @@ int64_t Value::integer() const {
 double Value::number() const {
   if (is_float()) return std::get<double>(data_);
   if (!is_number()) wrong_type(*this, "a number");
-  if (is_digits()) return std::strtod(std::get<std::shared_ptr<const Digits>>(data_)->text.c_str(), nullptr);
+  if (is_digits()) {
+    const double rounded = std::strtod(std::get<std::shared_ptr<const Digits>>(data_)->text.c_str(), nullptr);
+    if (std::isinf(rounded)) throw TemplateError("int too large to convert to float");
+    return rounded;
+  }
   return static_cast<double>(integer());
 }
 
@@ -370,7 +383,9 @@ bool Value::equals(const Value& other) const {
 bool Value::equals(const Value& other, int64_t& budget) const {
   if (--budget < 0) throw TemplateError("a comparison of more than a million values");
   if (is_number() && other.is_number()) {
-    if (is_float() || other.is_float()) return number() == other.number();
+    if (is_float() && other.is_float()) return number() == other.number();
+    if (is_float()) return order_of_whole(other, number()) == 0;
+    if (other.is_float()) return order_of_whole(*this, other.number()) == 0;
     if (is_digits() || other.is_digits()) return is_digits() && other.is_digits() && repr() == other.repr();
     return integer() == other.integer();
   }
@@ -401,7 +416,9 @@ bool Value::less(const Value& other) const {
 bool Value::less(const Value& other, int64_t& budget) const {
   if (--budget < 0) throw TemplateError("a comparison of more than a million values");
   if (is_number() && other.is_number()) {
-    if (is_float() || other.is_float()) return number() < other.number();
+    if (is_float() && other.is_float()) return number() < other.number();
+    if (is_float()) return order_of_whole(other, number()) > 0;
+    if (other.is_float()) return order_of_whole(*this, other.number()) < 0;
     if (is_digits() || other.is_digits()) return less_digits(repr_of_whole(*this), repr_of_whole(other));
     return integer() < other.integer();
   }

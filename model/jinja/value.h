@@ -36,7 +36,7 @@ struct Arguments {
 };
 using Function = std::function<Value(const Arguments&)>;
 
-// A whole number beyond 63 bits: it is passed on, written and compared, and no arithmetic is done with it.
+// A whole number beyond 63 bits; model/jinja/whole_number.h computes with it.
 struct Digits {
   std::string text;  // a minus or none, digits, no leading zeros
 };
@@ -78,7 +78,7 @@ class Value {
   // What groupby gives: a tuple of two, whose elements are also `grouper` and `list`.
   static Value group(Value grouper, List list);
   static Value from_json(const Json& json);
-  static Value whole_number(std::string digits);  // beyond 63 bits
+  static Value whole_number(std::string digits);  // of any size: a minus or none, digits, no leading zeros
 
   bool is_undefined() const { return std::holds_alternative<Undefined>(data_); }
   bool is_none() const { return std::holds_alternative<None>(data_); }

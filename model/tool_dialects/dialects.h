@@ -13,6 +13,9 @@ namespace tandem::model {
 
 using Offered = std::shared_ptr<const OfferedTools>;
 
+// What the dialect's own parser below finds; blocks of reasoning are nothing to it.
+ParsedMessage parse_by_dialect(ToolDialect dialect, std::string_view text, const Offered& offered);
+
 // Whether a closing tag at `at`, outside of calls, ends what was meant as one: `from` is where the text behind the call
 // before it begins.
 bool closes_no_hermes_call(std::string_view text, size_t from, size_t at);

@@ -353,5 +353,21 @@ TEST_F(Generate, wrong_constraints_are_answered_by_what_is_wrong) {
   }
 }
 
+TEST_F(Generate, null_is_as_good_as_absent_in_a_request) {
+  std::ofstream file(root() / "requests");
+  file << R"({"id":null,"prompt":"a","max_tokens":2,"response_format":{"type":"text","json_schema":null}})"
+       << "\n"
+       << R"({"id":null,"prompt":"a","max_tokens":2,"stop":[],"response_format":{"type":"json_object"}})"
+       << "\n";
+  file.close();
+  ASSERT_EQ(tandem({"generate", "--input", root() / "requests", "--model", root() / "model"}), 0) << text(output());
+  std::ofstream texts(root() / "texts");
+  texts << R"({"id":null,"text":"a </think> b"})"
+        << "\n";
+  texts.close();
+  ASSERT_EQ(tandem({"parse", "--dialect", "hermes", "--input", root() / "texts"}), 0) << text(output());
+  EXPECT_FALSE(json(output()).contains("id"));
+}
+
 }  // namespace
 }  // namespace tandem

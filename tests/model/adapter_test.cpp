@@ -63,6 +63,10 @@ TEST(Adapter, what_is_not_merged_is_refused_by_name_and_changes_nothing) {
       {R"({"peft_type":"IA3"})", "peft_type \"IA3\" is not LORA"},
       {R"({"use_dora":true})", "use_dora"},
       {R"({"bias":"all"})", "bias \"all\""},
+      {R"({"new_thing":true})", "new_thing is not supported"},
+      {R"({"new_things":{"a":1}})", "new_things is not supported"},
+      {R"({"use_bdlora":{}})", "use_bdlora is not supported"},
+      {R"({"arrow_config":{}})", "arrow_config is not supported"},
       {R"({"rank_pattern":{"q_proj":8}})", "rank_pattern"},
       {R"({"modules_to_save":["lm_head"]})", "modules_to_save"},
       {R"({"init_lora_weights":"pissa_niter_4"})", "init_lora_weights \"pissa_niter_4\" changes the base weights"},
@@ -81,6 +85,13 @@ TEST(Adapter, what_is_not_merged_is_refused_by_name_and_changes_nothing) {
     EXPECT_NE(merged.error().to_string().find(expected), std::string::npos) << merged.error().to_string();
   }
   EXPECT_EQ(weights.digest(), before);
+  // What says nothing stops nothing.
+  Json harmless = config;
+  harmless.update(*parse_json(R"({"new_thing":null,"other":false,"more":{},"text":"","use_bdlora":null})"));
+  ASSERT_TRUE(write_file(copy / "adapter_config.json", harmless.dump()));
+  auto changed = std::move(*load_weights(golden_model("llama"), false));
+  const auto merged = merge_adapter(stream, copy, changed);
+  EXPECT_TRUE(merged) << merged.error().to_string();
   auto other = std::move(*load_weights(golden_model("glm4"), false));
   EXPECT_NE(merge_adapter(stream, adapter("rslora"), other).error().to_string().find("the model has no matrix"),
             std::string::npos);

@@ -113,7 +113,6 @@ TEST(ChatTemplate, whole_numbers_beyond_63_bits_are_written_and_compared_as_they
   EXPECT_EQ(text("{{ n[0] is integer }} {{ n[0] is number }} {{ n[0] > n[2] }} {{ n[1] < 3 }} {{ n[0] == n[0] }} "
                  "{{ n[0] == n[1] }} {{ n|sort|first }}"),
             "True True True True True False -12345678901234567890123");
-  EXPECT_NE(text("{{ n[0] + 1 }}").find("a whole number of more than 63 bits"), std::string::npos);
 }
 
 // What jinja2 3.1 and Python 3.11 give.
@@ -195,7 +194,7 @@ TEST(ChatTemplate, template_bombs_end_in_an_error) {
       "{% set ns = namespace(x=[1]) %}{% for i in range(100000) %}{% set ns.x = [ns.x] %}{% endfor %}",
       "{% set ns = namespace(x=[1]) %}{% for i in range(60) %}{% set ns.x = ns.x + ns.x %}{% endfor %}",
       "{% set ns = namespace(l=[]) %}{% for i in range(1000) %}{% set ns.l = ns.l + ['a' * 30000000] %}{% endfor %}",
-      "{{ 10 ** 10 ** 10 }}",
+      "{{ 10 ** (10 ** 10) }}",
       "{{ range(10 ** 15) | list }}",
       "{{ range(0, 9223372036854775807, 4611686018427387904) | list | length }}",
       "{{ 'a\nb' | indent(100000000) }}",

@@ -103,6 +103,25 @@ std::vector<std::string> drafts_of_calls(ToolDialect dialect) {
   return all;
 }
 
+TEST(ParseMessage, an_end_of_reasoning_within_a_call_is_no_end_of_the_prompts_reasoning) {
+  for (const auto dialect : kToolDialects) {
+    const std::string call = format_tool_call(dialect, "read_file", {{"path", "a </think> b"}});
+    for (const Json& tools : {Json(), offered_tools()}) {
+      EXPECT_FALSE(ends_reasoning_of_prompt(dialect, call, tools)) << name_of(dialect);
+      // Llama's calls stand at the beginning.
+      if (dialect != ToolDialect::kLlama3) {
+        EXPECT_FALSE(ends_reasoning_of_prompt(dialect, "Let me. " + call, tools)) << name_of(dialect);
+      }
+      EXPECT_TRUE(ends_reasoning_of_prompt(dialect, "Hm.</think>" + call, tools)) << name_of(dialect);
+      EXPECT_TRUE(ends_reasoning_of_prompt(dialect, "I could call.\n</think>\n\n" + call_of(dialect), tools));
+      EXPECT_FALSE(ends_reasoning_of_prompt(dialect, "<think>Hm.</think>" + call, tools));
+    }
+    EXPECT_TRUE(ends_reasoning_of_prompt(dialect, call, Json::array())) << "nothing is a call";
+  }
+  EXPECT_TRUE(ends_reasoning_of_prompt(ToolDialect::kHermes,
+                                       "I could write <tool_call> here. </think>" + call_of(ToolDialect::kHermes), {}));
+}
+
 TEST(ParseMessage, reasoning_that_mentions_a_call_neither_makes_one_nor_hides_one) {
   for (const auto dialect : kToolDialects) {
     const std::string call = call_of(dialect);
@@ -216,6 +235,47 @@ TEST(ReasoningSplitter, says_the_same_in_whatever_pieces_the_text_comes) {
     }
     EXPECT_EQ(all.reasoning, expected.reasoning);
     EXPECT_EQ(all.content, expected.content);
+  }
+}
+
+TEST(ParseMessage, reasoning_wherever_it_stands_makes_no_call) {
+  Random random(11);
+  for (const auto dialect : kToolDialects) {
+    const std::string call = call_of(dialect);
+    for (const std::string& draft : drafts_of_calls(dialect)) {
+      for (const auto& marks : kReasoningMarks) {
+        const auto block = [&](std::string_view text) {
+          return std::string(marks.begin) + std::string(text) + std::string(marks.end);
+        };
+        const MessageFormat format{.dialect = dialect};
+        // Blocks that follow each other are one.
+        const std::string twice = block("a") + " \n" + block("b " + draft) + call;
+        const auto parsed = parse_message(format, twice, offered_tools());
+        EXPECT_EQ(parsed.reasoning, "a\nb " + draft.substr(0, draft.find_last_not_of(" \n") + 1)) << twice;
+        EXPECT_EQ(parsed.calls.size(), 1u) << twice;
+        EXPECT_TRUE(parsed.errors.empty()) << twice;
+        // One behind content is content.
+        const std::string late = "Let me. " + block(draft) + "done";
+        const auto said = parse_message(format, late, offered_tools());
+        EXPECT_EQ(said.content, late) << name_of(dialect);
+        EXPECT_TRUE(said.calls.empty() && said.errors.empty()) << late;
+        for (const std::string& text : {twice, late, late + "\n" + call, call + late}) {
+          ParsedMessage told;
+          const auto heard =
+              listen_to_message(format, text, offered_tools(), told, [&] { return 1 + random.below(7); });
+          expect_same_message(parse_message(format, text, offered_tools()), heard, told, text);
+        }
+      }
+    }
+    // A mark in an argument is the argument's, and one without its end hides no call.
+    const std::string path = "<think>x</think>";
+    const auto kept =
+        parse_message({.dialect = dialect}, format_tool_call(dialect, "read_file", {{"path", path}}), offered_tools());
+    ASSERT_EQ(kept.calls.size(), 1u) << name_of(dialect);
+    EXPECT_EQ(kept.calls[0].arguments["path"], path);
+    if (dialect != ToolDialect::kLlama3) {
+      EXPECT_EQ(parse_message({.dialect = dialect}, "The <think> tag. " + call, offered_tools()).calls.size(), 1u);
+    }
   }
 }
 

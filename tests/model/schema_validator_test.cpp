@@ -70,5 +70,44 @@ TEST(SchemaValidator, a_schema_that_cannot_be_followed_is_refused) {
     EXPECT_FALSE(schema_errors(*parse_json(schema), *parse_json("\"x\""))) << schema;
 }
 
+TEST(SchemaValidator, multiples_of_whole_numbers_are_exact) {
+  const auto valid = [](const char* schema, const char* value) {
+    return schema_errors(*parse_json(schema), *parse_json(value))->empty();
+  };
+  EXPECT_TRUE(valid(R"({"multipleOf":3})", "12345678901234567890123"));
+  EXPECT_FALSE(valid(R"({"multipleOf":3})", "12345678901234567890124"));
+  EXPECT_FALSE(valid(R"({"multipleOf":10})", "9007199254740993"));
+  EXPECT_FALSE(valid(R"({"multipleOf":12345678901234567890123})", "12345678901234567890124"));
+  EXPECT_TRUE(valid(R"({"multipleOf":12345678901234567890123})", "-24691357802469135780246"));
+  EXPECT_TRUE(valid(R"({"multipleOf":7})", "18446744073709551614"));
+  EXPECT_TRUE(valid(R"({"multipleOf":0.5})", "1.5"));
+  EXPECT_FALSE(valid(R"({"multipleOf":2})", "1.5"));
+}
+
+TEST(SchemaValidator, a_constraint_of_the_wrong_form_is_refused_by_name_wherever_it_stands) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({"minimum":"3"})", "#: \"minimum\" is a number"},
+      {R"({"exclusiveMaximum":true})", "\"exclusiveMaximum\" is a number"},
+      {R"({"multipleOf":0})", "\"multipleOf\" is a number above 0"},
+      {R"({"properties":{"a":{"maxLength":-1}}})", "#/properties/a: \"maxLength\" is a whole number"},
+      {R"({"items":{"minItems":1.5}})", "#/items: \"minItems\""},
+      {R"({"anyOf":[{},{"required":"a"}]})", "#/anyOf/1: \"required\" is a list of names"},
+      {R"({"$ref":"#/$defs/n","$defs":{"n":{"pattern":3}}})", "#/$defs/n: \"pattern\" is a text"},
+      {R"({"type":"text"})", "\"type\" is one of"},
+      {R"({"uniqueItems":"yes"})", "\"uniqueItems\" is true or false"},
+      {R"({"properties":[]})", "\"properties\" is an object"},
+      {R"({"additionalProperties":"no"})", "#/additionalProperties: a schema is"},
+      {R"({"enum":"a"})", "\"enum\" is a list"},
+  };
+  for (const auto& [schema, message] : cases) {
+    const auto errors = schema_errors(*parse_json(schema), *parse_json("null"));
+    ASSERT_FALSE(errors) << schema;
+    EXPECT_NE(errors.error().message().find(message), std::string::npos) << errors.error().message();
+  }
+  // What nothing is judged by may hold anything.
+  const char* const unused = R"({"default":{"minimum":"3"},"enum":[null,{"minimum":"3"}],"x-own":{"type":3}})";
+  EXPECT_TRUE(schema_errors(*parse_json(unused), *parse_json("null"))->empty());
+}
+
 }  // namespace
 }  // namespace tandem::model::constraint

@@ -352,5 +352,24 @@ TEST(ToolDialect, any_text_is_parsed_without_a_crash_and_places_lie_within_it) {
   }
 }
 
+TEST(ToolDialect, tokens_that_end_messages_are_known_by_dialect) {
+  const std::pair<ToolDialect, const char*> cases[] = {
+      {ToolDialect::kHermes, "<|im_end|>"},    {ToolDialect::kQwen3Coder, "<|endoftext|>"},
+      {ToolDialect::kGlm4, "<|observation|>"}, {ToolDialect::kLlama3, "<|eom_id|>"},
+      {ToolDialect::kLlama3, "<|eot_id|>"},    {ToolDialect::kDeepseekV3, "<｜end▁of▁sentence｜>"},
+      {ToolDialect::kKimiK2, "<|im_end|>"},    {ToolDialect::kMistral, "</s>"},
+      {ToolDialect::kMistralV11, "</s>"},
+  };
+  for (const auto& [dialect, end] : cases) {
+    const std::string call = format_tool_call(dialect, "f", {{"a", end}});
+    EXPECT_EQ(without_end_tokens(dialect, call + end), call);
+    EXPECT_EQ(without_end_tokens(dialect, call + "\n" + end + " \n"), call + "\n");
+    EXPECT_EQ(without_end_tokens(dialect, call + "\n"), call + "\n");
+  }
+  EXPECT_EQ(without_end_tokens(ToolDialect::kHermes, "a<|im_end|>\n<|endoftext|>"), "a");
+  EXPECT_EQ(without_end_tokens(ToolDialect::kHermes, "<s>a</s>"), "<s>a</s>");
+  EXPECT_EQ(without_end_tokens(ToolDialect::kHermes, "<|im_end|> a"), "<|im_end|> a");
+}
+
 }  // namespace
 }  // namespace tandem::model
