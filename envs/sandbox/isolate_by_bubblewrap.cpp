@@ -164,6 +164,8 @@ class BubblewrapIsolation final : public Isolation {
     setpgid(0, 0);
     std::vector<std::pair<std::string, std::string>> files;
     for (auto& [name, text] : etc_files(has_users_ ? User() : outside)) files.emplace_back("/etc/" + name, text);
+    for (auto& [name, text] : report_files()) files.emplace_back(std::string(kReportFolder) + "/" + name, text);
+    for (auto& [path, text] : processor_files()) files.emplace_back(path, text);
     for (auto& [name, text] : machine_files(spec.memory_bytes)) files.emplace_back("/proc/" + name, text);
     if (!place_streams(ends, files)) _exit(1);
 
@@ -204,10 +206,14 @@ class BubblewrapIsolation final : public Isolation {
     const auto add_files = [&](std::string_view folder, const char* how) {
       for (size_t i = 0; i < files.size(); ++i) {
         if (files[i].first.starts_with(folder))
-          arguments.add({"--perms", "0644", how, std::to_string(kFiles + i), files[i].first});
+          arguments.add({"--perms", files[i].first.ends_with("/bin/python3") ? "0755" : "0644", how,
+                         std::to_string(kFiles + i), files[i].first});
       }
     };
     add_files("/etc/", "--file");
+    add_files("/sys/", "--file");
+    for (const auto& place : python_starts())
+      arguments.add({"--symlink", std::string(kReportFolder) + "/sitecustomize.py", place});
     for (const auto& name : shown_of_etc()) arguments.show("/etc/" + name);
     arguments.add({"--symlink", "/proc/self/mounts", "/etc/mtab", "--dev", "/dev"});
     add_tmpfs("/dev/shm", "1777", kSharedMemoryBytes);

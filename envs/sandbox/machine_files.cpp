@@ -88,6 +88,15 @@ std::vector<std::pair<std::string, std::string>> machine_files(uint64_t memory_b
           {"swaps", "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"}};
 }
 
+std::vector<std::pair<std::string, std::string>> processor_files() {
+  static const int count = processors();
+  const auto text = (count > 1 ? "0-" + std::to_string(count - 1) : "0") + "\n";
+  std::vector<std::pair<std::string, std::string>> files;
+  for (const char* name : {"possible", "present", "online"})
+    files.emplace_back(std::string("/sys/devices/system/cpu/") + name, text);
+  return files;
+}
+
 bool is_shown_of_proc(std::string_view name) {
   constexpr std::string_view kShown[] = {"self", "thread-self", "mounts", "net", "filesystems", "version", "uptime"};
   return std::find(std::begin(kShown), std::end(kShown), name) != std::end(kShown) ||

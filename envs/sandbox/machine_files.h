@@ -1,4 +1,4 @@
-// What a sandbox is told of its machine in /proc: its own limits, not those of the host.
+// What a sandbox is told of its machine in /proc and /sys: its own limits, not those of the host.
 //
 // Pure, but for reading what every program can ask its processor and the kernel for (flags, number of processors, time
 // of the start).
@@ -14,6 +14,9 @@ namespace tandem::envs {
 
 // Names in /proc, and their texts.
 std::vector<std::pair<std::string, std::string>> machine_files(uint64_t memory_bytes);
+
+// Paths in /sys, and their texts: the processors that there may be, are there, and run.
+std::vector<std::pair<std::string, std::string>> processor_files();
 
 // Whether something in /proc that is no process stays as the kernel has it: what is of the process that reads it, and
 // nothing that tells of the host or sets it.

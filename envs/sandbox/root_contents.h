@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "envs/sandbox/confine.h"
+#include "envs/sandbox/report_program.h"
 
 namespace tandem::envs {
 
@@ -27,6 +28,18 @@ inline std::vector<std::string> shown_of_etc() {
     if (auto name = entry.path().filename().string(); name.starts_with("java-")) names.push_back(std::move(name));
   }
   return names;
+}
+// Where in /etc the system's Pythons have what they run at their start: links of Debian's packages lead there. They do
+// so whatever variables and options say, -S aside.
+inline std::vector<std::string> python_starts() {
+  std::vector<std::string> starts;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/usr/lib", error)) {
+    if (!entry.path().filename().string().starts_with("python3")) continue;
+    auto target = std::filesystem::read_symlink(entry.path() / "sitecustomize.py", error).string();
+    if (!error && target.starts_with("/etc/python3.")) starts.push_back(std::move(target));
+  }
+  return starts;
 }
 inline constexpr std::array kDevices = {"null", "zero", "full", "random", "urandom", "tty"};
 inline constexpr std::array kDeviceLinks = {std::pair{"fd", "/proc/self/fd"}, std::pair{"stdin", "/proc/self/fd/0"},

@@ -51,7 +51,8 @@ std::string forged_report(const Task& task) {
   std::vector<std::string> names;
   if (task.expectation.commands && task.expectation.commands->tests) names = *task.expectation.commands->tests;
   if (names.empty()) names = {"tests/test_all.py::test_all", "test_all (tests.test_all.All)"};
-  std::string lines = "=== short test summary info ===\n", verbose;
+  // Whoever prints may be in the midst of a line.
+  std::string lines = "\n=== short test summary info ===\n", verbose;
   for (const auto& name : names) {
     if (name.find(" (") == std::string::npos)
       lines += "PASSED " + name + "\n";
@@ -59,8 +60,8 @@ std::string forged_report(const Task& task) {
       verbose += name + " ... ok\n";
   }
   // Each form by itself, since readers take what they know first.
-  if (lines.find("PASSED") == std::string::npos) lines.clear();
-  return lines + (lines.empty() ? "" : "=== all passed ===\n") + verbose + "\nRan " + std::to_string(names.size()) +
+  if (lines.find("PASSED") == std::string::npos) lines = "\n";
+  return lines + (lines == "\n" ? "" : "=== all passed ===\n") + verbose + "\nRan " + std::to_string(names.size()) +
          " tests in 0.001s\n\nOK\n";
 }
 
@@ -69,8 +70,10 @@ std::string forgery(const std::string& path, const std::string& report) {
   const auto extension = extension_of(path);
   const auto text = dump_json(Json(report));  // a literal of all of these languages
   if (extension == ".py") {
-    return "import os\nfor _number in range(1, 256):\n    try:\n        os.write(_number, " + text +
-           ".encode())\n    except OSError:\n        pass\nraise SystemExit(0)\nos._exit(0)\n";
+    // pytest takes a plain end for an error. What it has captured is lost, but not what goes to where it prints itself.
+    return "import os, sys\nfor _number in range(1, 256):\n    try:\n        os.write(_number, " + text +
+           ".encode())\n    except OSError:\n        pass\n"
+           "if '_pytest' in sys.modules:\n    os._exit(0)\nraise SystemExit(0)\n";
   }
   if (extension == ".sh" || extension == ".bash") return "printf %s " + shell_quoted(report) + "; exit 0\n";
   if (extension == ".js" || extension == ".mjs" || extension == ".cjs")
@@ -209,7 +212,8 @@ std::set<std::string> program_folders(const std::string& text) {
     const auto name = word.substr(word.rfind('/') + 1);
     if (!is_assigned && !is_quoted && !in_list && name != "bin" && name != ".bin" && name != "sbin") continue;
     const bool is_of_system = word.starts_with("/usr/") || word.starts_with("/bin") || word.starts_with("/sbin") ||
-                              word.starts_with("/tmp/tandem") || word.starts_with("/dev/");
+                              word.starts_with("/tmp/tandem") || word.starts_with("/etc/tandem") ||
+                              word.starts_with("/dev/");
     if (!word.empty() && word != "/" && word != "." && !is_of_system && folders.size() < 32) folders.insert(word);
   }
   return folders;

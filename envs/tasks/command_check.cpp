@@ -217,7 +217,12 @@ Result<Term> term_of_rewards(const Task& task, const ToolOutcome& script, const 
 
 Result<Term> term_of_report(const Task& task, const ReportChannel::Reading& reading) {
   const CommandCheck& check = *task.expectation.commands;
-  const auto& [report, output, why_none] = reading;
+  const auto& [report, output, why_none, unheard] = reading;
+  if (!unheard.empty()) {
+    const auto who = check.verifier.empty() ? "`" + check.commands.back().command + "`" : check.verifier;
+    return fail(
+        Status::invalid(fmt::format("no grade: {}: {}; the output ends:\n{}", who, unheard, last_lines(output))));
+  }
   if (!why_none.empty()) return Term{.why = why_none + "\n" + last_lines(output)};
   const auto why = why_not_passed(report, *check.tests);
   if (why.empty()) return Term{.value = 1, .share = 1};
@@ -254,10 +259,10 @@ Result<Term> run_commands(const Task& task, const Files& left_behind, const std:
   Place place = place_for(check, task, left_behind, programs, removed, details);
   auto commands = check.commands;
   const bool is_script = !check.verifier.empty();
-  const ReportChannel channel;
+  ReportChannel channel;
   if (check.tests && !commands.empty()) {
     if (!is_script) commands.back() = reported(std::move(commands.back()));
-    channel.open_for(place, commands.back());
+    channel.open_for(check, place, commands.back());
   }
   // By a command of its own: whatever the tests started has been ended by then, and cannot write it again.
   if (check.leaves_reward) commands.push_back({.command = print_rewards_command()});

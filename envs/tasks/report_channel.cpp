@@ -3,17 +3,19 @@
 #include <fmt/format.h>
 #include <sodium.h>
 
+#include <algorithm>
 #include <array>
+#include <cctype>
 #include <map>
 
 #include "base/json.h"
 #include "base/text.h"
-#include "envs/tasks/report_program.h"
+#include "envs/sandbox/report_program.h"
 
 namespace tandem::envs {
 namespace {
 
-constexpr const char* kReportFolder = "tandem-report";
+constexpr const char* kReportFiles = "tandem-report";  // of the workspace, for a moment
 constexpr std::string_view kReportLine = "[[tandem-report ", kReportLineEnd = "]]";
 constexpr int kReportKeys = 64;          // Python processes of a command that can report
 constexpr size_t kReportKeyDigits = 30;  // of a key, behind its number
@@ -29,6 +31,44 @@ std::string signature(std::string_view text, std::string_view key) {
   crypto_generichash(digest.data(), digest.size(), reinterpret_cast<const unsigned char*>(text.data()), text.size(),
                      reinterpret_cast<const unsigned char*>(key.data()), key.size());
   return hex_of(digest.data(), digest.size());
+}
+
+// Words of a command line, without quotes and what else divides them.
+std::vector<std::string> words_of(std::string_view text) {
+  std::vector<std::string> words(1);
+  for (const char c : text) {
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0 || std::string_view("_./-+").find(c) != std::string_view::npos)
+      words.back() += c;
+    else if (!words.back().empty())
+      words.emplace_back();
+  }
+  return words;
+}
+
+bool is_python_program(std::string_view word) {
+  word.remove_prefix(word.rfind('/') + 1);
+  if (!word.starts_with("python") && !word.starts_with("pypy")) return false;
+  word.remove_prefix(word.starts_with("python") ? 6 : 4);
+  return std::all_of(word.begin(), word.end(),
+                     [](char c) { return c == '.' || std::isdigit(static_cast<unsigned char>(c)) != 0; });
+}
+
+bool names_python(std::string_view text) {
+  const auto words = words_of(text);
+  return std::any_of(words.begin(), words.end(), is_python_program);
+}
+
+// "pytest", "python3 -m unittest", "python3 -Bmpytest".
+bool names_runner(std::string_view text) {
+  const auto is_option = [](std::string_view word) { return word.starts_with('-') && !word.starts_with("--"); };
+  const auto words = words_of(text);
+  for (size_t i = 0; i < words.size(); ++i) {
+    const auto name = words[i].substr(words[i].rfind('/') + 1);
+    if (name == "pytest" || name == "py.test" || name == "pytest-3") return true;
+    if (is_option(name) && (name.ends_with("munittest") || name.ends_with("mpytest"))) return true;
+    if (name == "unittest" && i > 0 && is_option(words[i - 1]) && words[i - 1].ends_with('m')) return true;
+  }
+  return false;
 }
 
 // Of one Python process.
@@ -47,22 +87,30 @@ ReportChannel::ReportChannel() {
   }
 }
 
-void ReportChannel::open_for(Place& place, CheckCommand& command) const {
-  const std::string folder = kReportFolder;
+void ReportChannel::open_for(const CommandCheck& check, Place& place, CheckCommand& command) {
+  names_python_ = names_python(command.command);
+  names_runner_ = names_runner(command.command);
+  std::string tests;
+  for (const auto& [path, content] : check.files) {
+    if (path.ends_with(".sh")) names_runner_ |= names_runner(content);
+    if (path.ends_with(".py")) tests += path + "\n";
+  }
+  const std::string folder = kReportFiles;
   std::erase_if(place.files,
                 [&](const auto& file) { return file.first == folder || file.first.starts_with(folder + "/"); });
   std::erase_if(place.programs, [&](const auto& path) { return !place.files.contains(path); });
-  place.files[folder + "/sitecustomize.py"] = kReportProgram;
-  place.files[folder + "/bin/python3"] = kIsolatedPython;
+  for (const auto& [name, text] : report_files()) place.files[folder + "/" + name] = text;
   place.programs.insert(folder + "/bin/python3");
   place.files[folder + "/keys"] = join(keys_, "\n");
+  place.files[folder + "/paths"] = tests;
   // The keys are in a pipe, from which each is taken once, and nowhere else by the time that anything is tested.
   command.command =
       "{ mv /workspace/tandem-report /tmp/ 2> /dev/null || mv tandem-report /tmp/; } && "
-      "tandem_keys=$(cat /tmp/tandem-report/keys) && rm /tmp/tandem-report/keys || exit 126\n"
+      "tandem_keys=$(cat /tmp/tandem-report/keys) && rm /tmp/tandem-report/keys && "
+      "{ pwd; cat /tmp/tandem-report/paths; } > /tmp/tandem-report/tests || exit 126\n"
       "exec 97>&1 98<<TANDEM_END\n$tandem_keys\nTANDEM_END\n"
-      "unset tandem_keys; export PYTHONPATH=/tmp/tandem-report${PYTHONPATH:+:$PYTHONPATH} "
-      "PATH=/tmp/tandem-report/bin:$PATH\n" +
+      "tandem_keys=/etc/tandem-report; test -e $tandem_keys/report.py || tandem_keys=/tmp/tandem-report\n"
+      "export PYTHONPATH=$tandem_keys${PYTHONPATH:+:$PYTHONPATH} PATH=$tandem_keys/bin:$PATH; unset tandem_keys\n" +
       command.command;
 }
 
@@ -111,7 +159,13 @@ ReportChannel::Reading ReportChannel::read(std::string_view output) const {
     reading.why = fmt::format("the code under test has changed {}, which tests it", changed);
   else if (any_tests ? any_tests_cut : any_cut)
     reading.why = "Python ended before it could say how its tests ended; did the code under test end it?";
-  if (!any_tests && reading.why.empty()) reading.report = read_test_report(reading.printed);
+  if (any_tests || !reading.why.empty()) return reading;
+  reading.report = read_test_report(reading.printed);
+  if (!reading.report.empty() && (names_runner_ || (names_python_ && reporters.empty()))) {
+    reading.unheard =
+        "Python's tests did not report to the grader, and what is printed can be forged; let the system's python3 run "
+        "them, without -S and without another sitecustomize.py";
+  }
   return reading;
 }
 

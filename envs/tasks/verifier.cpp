@@ -31,6 +31,13 @@ Status check_reward(double value) {
   return Status::invalid(fmt::format("the tests left a reward of {}, which is not from 0 to 1", value));
 }
 
+// A byte order mark, which some editors and shells begin a file with.
+std::string_view without_mark(std::string_view text) {
+  constexpr std::string_view kMark = "\xEF\xBB\xBF";
+  if (text.starts_with(kMark)) text.remove_prefix(kMark.size());
+  return text;
+}
+
 // A number as Python has it: true and false are some.
 std::optional<double> number_of(const Json& json) {
   if (json.is_boolean()) return json.get<bool>() ? 1 : 0;
@@ -39,7 +46,7 @@ std::optional<double> number_of(const Json& json) {
 }
 
 Result<Rewards> read_json_rewards(std::string_view text) {
-  const auto json = parse_json(trim(text));
+  const auto json = parse_json(trim(without_mark(text)));
   if (!json) return fail(Status::invalid("/logs/verifier/reward.json is no JSON: " + json.error().message()));
   Rewards rewards;
   if (const auto number = number_of(*json)) {
@@ -52,6 +59,7 @@ Result<Rewards> read_json_rewards(std::string_view text) {
   std::optional<double> reward;
   for (const auto& [name, value] : json->items()) {
     const auto number = number_of(value);
+    if (!number && value.is_string() && json->contains("reward") && name != "reward") continue;
     if (!number || !std::isfinite(*number))
       return fail(Status::invalid(fmt::format("/logs/verifier/reward.json: \"{}\" is no number", name)));
     if (name == "reward" || json->size() == 1)
@@ -60,7 +68,9 @@ Result<Rewards> read_json_rewards(std::string_view text) {
       rewards.metrics[metric_name(name)] = *number;
   }
   if (!reward) {
-    return fail(Status::invalid("/logs/verifier/reward.json has several numbers, and none is called \"reward\""));
+    return fail(Status::invalid(
+        "/logs/verifier/reward.json has several numbers, and none is called \"reward\": which of them counts is not "
+        "known"));
   }
   rewards.reward = *reward;
   TRY(check_reward(rewards.reward));
@@ -68,7 +78,7 @@ Result<Rewards> read_json_rewards(std::string_view text) {
 }
 
 Result<Rewards> read_text_reward(std::string_view text) {
-  text = trim(text);
+  text = trim(without_mark(text));
   if (text.starts_with('+')) text.remove_prefix(1);
   Rewards rewards;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), rewards.reward);

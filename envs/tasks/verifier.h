@@ -22,8 +22,9 @@ struct Rewards {
 std::string print_rewards_command();
 
 // /logs/verifier/reward.json where it is there, else reward.txt. JSON is a number, or an object of numbers: `reward` is
-// the reward, or the only number, whatever it is called. kInvalid, in words, for everything else; also where both are
-// there and differ, or where they were left so that a script could not have written them.
+// the reward, or the only number, whatever it is called; texts beside a `reward` are left out. kInvalid, in words, for
+// everything else; also where both are there and differ, or where they were left so that a script could not have
+// written them.
 Result<Rewards> read_rewards(std::string_view printed);
 
 // The end of an output, which is where tests say what failed.

@@ -48,10 +48,27 @@ bool misses_network(std::string_view output, bool has_failed) {
                                               "ENETUNREACH",
                                               "UnknownHostException",
                                               "nodename nor servname provided",
-                                              "No matching distribution found"};
+                                              "No matching distribution found",
+                                              "npm error network",
+                                              "npm ERR! network"};
   const auto is_said = [&](std::string_view words) { return output.find(words) != std::string_view::npos; };
   return std::any_of(std::begin(kPlain), std::end(kPlain), is_said) ||
          (has_failed && std::any_of(std::begin(kOfFailures), std::end(kOfFailures), is_said));
+}
+
+// Whether the exit code of a command line may be that of another program than one in it that fetches something.
+bool may_hide_failure(std::string_view command) {
+  constexpr std::string_view kFetchers[] = {"pip",  "pipx", "uv",  "uvx",     "npm",  "npx",   "yarn",  "pnpm",
+                                            "curl", "wget", "git", "apt-get", "apt",  "cargo", "go",    "gem",
+                                            "mvn",  "pip3", "bun", "gradle",  "deno", "conda", "bundle"};
+  if (command.find_first_of("|;&\n$`") == std::string_view::npos) return false;
+  for (size_t at = 0; at < command.size();) {
+    const auto ends = " \t\n|;&()`\"'/";
+    const size_t end = std::min(command.find_first_of(ends, at), command.size());
+    if (std::ranges::find(kFetchers, command.substr(at, end - at)) != std::end(kFetchers)) return true;
+    at = end + 1;
+  }
+  return false;
 }
 
 // In such a shell BASH_ENV has no effect.
@@ -113,7 +130,7 @@ ToolOutcome tool_run_terminal_cmd(const ToolContext& context, const Json& argume
   outcome.truncated = result->truncated;
   outcome.changed_files = fingerprint(context.root) != before;
   if (!outcome.output.empty() && outcome.output.back() != '\n') outcome.output += '\n';
-  if (!context.has_network && misses_network(outcome.output, result->exit_code != 0))
+  if (!context.has_network && misses_network(outcome.output, result->exit_code != 0 || may_hide_failure(command)))
     outcome.output += "[there is no network here]\n";
   if (result->timed_out) {
     outcome.output += "[ended after the time limit of " + seconds_text(context.time_limit_s) + " s]\n";

@@ -184,6 +184,12 @@ TEST_F(Editing, who_misses_the_network_is_told_that_there_is_none) {
   const auto run = [&](const char* command) { return call("run_terminal_cmd", {{"command", command}}).output; };
   EXPECT_THAT(run("echo 'curl: (6) Could not resolve host: a.b'; false"), HasSubstr("[there is no network here]\n"));
   EXPECT_THAT(run("echo 'npm error getaddrinfo ENOTFOUND a.b'; true"), HasSubstr("[there is no network here]\n"));
+  const std::string pip = "pip3() { echo 'ERROR: No matching distribution found for six'; false; }\n";
+  for (const char* command : {"pip3 download six 2>&1 | tail -3", "pip3 install six || true", "pip3 install six; ls",
+                              "out=$(pip3 install six 2>&1); echo \"$out\""})
+    EXPECT_THAT(run((pip + command).c_str()), HasSubstr("[there is no network here]\n")) << command;
+  EXPECT_THAT(run("echo 'ERROR: No matching distribution found for six' | cat"), Not(HasSubstr("no network")))
+      << "nothing that fetches";
   EXPECT_THAT(run("echo fine"), Not(HasSubstr("no network")));
   context_.has_network = true;
   EXPECT_THAT(run("echo 'Could not resolve host'; false"), Not(HasSubstr("no network")));

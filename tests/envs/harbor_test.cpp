@@ -204,6 +204,15 @@ TEST_F(Harbor, rewards_are_read_as_harbor_reads_them) {
   EXPECT_EQ(several.reward, 0.5);
   EXPECT_EQ(several.terms.at("style"), 0.25);
   EXPECT_EQ(several.terms.at("tests (metric)"), 3);
+  const auto noted = graded("{\"reward\": 1, \"lint\": 0.5, \"note\": \"hi\"}");
+  EXPECT_EQ(noted.reward, 1);
+  EXPECT_EQ(noted.terms.at("lint"), 0.5);
+  EXPECT_FALSE(noted.terms.contains("note")) << "a text";
+  scratch_.put("t/tests/test.sh",
+               "rm -f /logs/verifier/*; printf '\\357\\273\\2771\\r\\n' > /logs/verifier/reward.txt\n");
+  EXPECT_EQ(play({}).reward, 1) << "as editors of Windows write it";
+  scratch_.put("t/tests/test.sh", "printf '\\357\\273\\277{\"reward\": 1}\\r\\n' > /logs/verifier/reward.json\n");
+  EXPECT_EQ(play({}).reward, 1);
   for (const char* wrong :
        {"{\"a\": 1, \"b\": 1}", "{\"reward\": \"1\"}", "{\"reward\": 1, \"more\": {}}", "[1]", "", "{}"}) {
     scratch_.put("t/tests/test.sh", "echo '" + std::string(wrong) + "' > /logs/verifier/reward.json");

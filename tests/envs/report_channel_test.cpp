@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "envs/episodes/validate.h"
+#include "envs/sandbox/root_contents.h"
 #include "envs/tasks/cheats.h"
 #include "tests/envs/only_task.h"
 #include "tests/envs/sandbox_fixture.h"
@@ -104,11 +105,48 @@ TEST_F(ReportChannelTest, tests_that_run_report_as_they_end) {
 }
 
 TEST_F(ReportChannelTest, tests_report_where_a_check_puts_folders_before_the_runner) {
-  for (const char* path : {"$PWD/tools:$PATH", "a:b:$PATH:c", "/usr/bin:/tmp/tandem-report/bin"}) {
+  for (const char* path : {"$PWD/tools:$PATH", "a:b:$PATH:c", "/usr/bin:/tmp/tandem-report/bin", "/usr/bin"}) {
     const auto task = task_of(std::string("PATH=") + path + " python3 -m unittest -v", kUnittest);
     EXPECT_EQ(grade_of(task, kRight).reward, 1) << path;
     EXPECT_EQ(grade_of(task, kWrong).reward, 0) << path;
   }
+}
+
+// The system's Python knows of the channel by itself.
+TEST_F(ReportChannelTest, tests_report_whatever_variables_and_options_their_command_sets) {
+  if (python_starts().empty()) GTEST_SKIP() << "the system's Python has no start of its own";
+  for (const char* command :
+       {"PYTHONPATH=. python3 -m unittest -v", "PYTHONPATH=src:. python3 -Bmunittest -v",
+        "env PYTHONPATH=. python3 -m unittest -v", "/usr/bin/python3 -I -m unittest -v",
+        "/usr/bin/python3 -E -m unittest -v", "python3 -IBs -m unittest -v", "env -i python3 -m unittest -v",
+        "timeout 15 /usr/bin/python3 -I -m unittest",
+        "unset PYTHONPATH; /usr/bin/python3 -c 'import unittest; unittest.main(\"tests.test_calc\", verbosity=2)'",
+        "ln -s /usr/bin/python3 /tmp/other; env -i /tmp/other -X utf8 -m unittest -v"}) {
+    const auto task = task_of(command, kUnittest);
+    const auto right = grade_files(task, {{"calc.py", kRight}, {"tests/__init__.py", ""}});
+    ASSERT_TRUE(right.has_value()) << command << "\n" << right.error().message();
+    EXPECT_EQ(right->reward, 1) << command << "\n" << right->why;
+    EXPECT_EQ(grade_of(task, kWrong).reward, 0) << command;
+    EXPECT_EQ(grade_of(task, std::string(kForged) + "os._exit(0)\n").reward, 0) << command;
+    EXPECT_EQ(grade_of(task, std::string(kForged) + "sys.exit(0)\n").reward, 0) << command;
+  }
+}
+
+TEST_F(ReportChannelTest, a_run_of_pythons_tests_that_nobody_hears_of_gives_no_verdict) {
+  for (const char* command : {"python3 -S -m unittest -v", "/usr/bin/python3 -IS -m unittest -v",
+                              "/usr/bin/python3 -S -c 'import sys; sys.path.insert(0, \".\"); import unittest; "
+                              "unittest.main(\"tests.test_calc\", verbosity=2)'"}) {
+    const auto task = task_of(command, kUnittest);
+    for (const std::string& calc : {std::string(kRight), std::string(kForged) + "os._exit(0)\n"}) {
+      const auto grade = grade_files(task, {{"calc.py", calc}, {"tests/__init__.py", ""}});
+      ASSERT_FALSE(grade.has_value()) << command;
+      EXPECT_THAT(grade.error().message(),
+                  testing::AllOf(HasSubstr(command), HasSubstr("tests did not report to the grader")));
+    }
+  }
+  auto task = task_of("bash run.sh", kUnittest);
+  task.expectation.commands->files["run.sh"] = "exec python3 -S -m unittest -v\n";
+  EXPECT_FALSE(grade_files(task, {{"calc.py", kRight}, {"tests/__init__.py", ""}}).has_value()) << "by a script";
 }
 
 TEST_F(ReportChannelTest, what_the_code_under_test_prints_is_no_report) {
@@ -140,6 +178,81 @@ TEST_F(ReportChannelTest, changes_of_the_runner_are_noticed) {
       HasSubstr("has changed unittest.case.TestCase.assertEqual"));
 }
 
+TEST_F(ReportChannelTest, changes_of_a_test_and_of_what_builds_it_are_noticed) {
+  const auto task = task_of("python3 -m unittest -v", kUnittest);
+  const std::string builds =
+      "import builtins\n"
+      "old = builtins.__build_class__\n"
+      "def build(*a, **k):\n"
+      "    made = old(*a, **k)\n"
+      "    for name in list(vars(made)):\n"
+      "        if name.startswith('test'): setattr(made, name, lambda self: None)\n";
+  const std::string finds =
+      "import sys\n"
+      "def clip(*a):\n"
+      "    test = sys._getframe(1).f_locals['self']\n";
+  const std::string threads =
+      "import sys, threading, time\n"
+      "def change():\n"
+      "    while not hasattr(sys.modules.get('tests.test_calc'), 'Calc'): time.sleep(0.0001)\n"
+      "    for name in ('test_clip', 'test_low'): setattr(sys.modules['tests.test_calc'].Calc, name, lambda s: None)\n"
+      "def clip(*a): return 0\n";
+  for (const auto& [attack, why] : std::vector<std::pair<std::string, std::string>>{
+           {builds + "    return made\nbuiltins.__build_class__ = build\n", "builtins.__build_class__"},
+           {builds + "    builtins.__build_class__ = old\n    return made\nbuiltins.__build_class__ = build\n",
+            "tests.test_calc.Calc.test_clip"},
+           {finds + "    test._getAssertEqualityFunc = lambda *a: lambda *b, **k: None\n", "_getAssertEqualityFunc"},
+           {finds + "    test.addTypeEqualityFunc(int, lambda *b, **k: None)\n", "_type_equality_funcs"},
+           {finds + "    type(test).assertEqual = lambda *b, **k: None\n", "Calc.assertEqual"},
+           {"import unittest\ndef same(self, a, b, msg=None): pass\n"
+            "unittest.TestCase.assertEqual.__code__ = same.__code__\n",
+            "unittest.case.TestCase.assertEqual"},
+           {threads + "worker = threading.Thread(target=change, daemon=True)\n"
+                      "worker.start()\nsys.setswitchinterval(1e-6)\n",
+            ""}}) {
+    const auto grade = grade_of(task, attack + (attack.find("def clip") == std::string::npos ? kWrong : ""));
+    EXPECT_EQ(grade.reward, 0) << attack;
+    EXPECT_THAT(grade.why, HasSubstr(why.empty() ? "" : "has changed " + why)) << attack;
+  }
+}
+
+TEST_F(ReportChannelTest, what_authors_of_tests_do_is_no_change) {
+  const char* tests =
+      "import unittest, calc\n"
+      "from unittest import mock\n"
+      "class Base:\n"
+      "    def test_inherited(self):\n"
+      "        self.assertEqual(self.value, 1)\n"
+      "class Calc(Base, unittest.TestCase):\n"
+      "    value = 1\n"
+      "    def setUp(self):\n"
+      "        self.id = 'a name'\n"
+      "        self.addTypeEqualityFunc(int, self.assertInts)\n"
+      "    def assertInts(self, a, b, msg=None):\n"
+      "        self.assertTrue(a == b, msg)\n"
+      "    def assertEqual(self, a, b, msg=None):\n"
+      "        super().assertEqual(a, b, msg)\n"
+      "    def test_often(self):\n"
+      "        for number in range(3000):\n"
+      "            self.assertEqual(calc.clip(number, 0, 3000), number)\n"
+      "    @mock.patch('builtins.zip')\n"
+      "    def test_stand_in(self, stand_in):\n"
+      "        self.assertTrue(stand_in)\n"
+      "    def test_again(self):\n"
+      "        self.fail()\n"
+      "    def test_again(self):\n"
+      "        pass\n"
+      "    test_renamed = test_again\n"
+      "class Later(unittest.IsolatedAsyncioTestCase):\n"
+      "    async def test_later(self):\n"
+      "        self.assertEqual(calc.clip(5, 0, 3), 3)\n"
+      "def made(self):\n"
+      "    pass\n"
+      "Calc.test_made = made\n";
+  const auto grade = grade_of(task_of("python3 -m unittest -v", tests), kRight);
+  EXPECT_EQ(grade.reward, 1) << grade.why;
+}
+
 TEST_F(ReportChannelTest, a_folder_in_the_place_of_the_runner_reports_nothing) {
   const auto task = task_of("python3 -m unittest -v", kUnittest);
   const Files files = {{"calc.py", kWrong},
@@ -169,10 +282,23 @@ TEST_F(ReportChannelTest, tests_within_tests_are_not_reported) {
 }
 
 TEST_F(ReportChannelTest, a_check_that_can_be_forged_is_named_by_validate) {
-  // By this path Python does not know of the channel, and what is printed counts.
-  const auto weak = validate(task_of("/usr/bin/python3 -I tests/test_calc.py", kIsolated), *backend_, 1);
-  EXPECT_EQ(weak.verdict, Verdict::kFailed);
-  EXPECT_THAT(weak.findings, testing::Contains(HasSubstr("the cheat forges_report scores 1")));
+  // Of a runner of the author's own what is printed counts. That it captures prints, as pytest does, is no help: it
+  // prints by a descriptor that it keeps, in the midst of a line.
+  const char* runner =
+      "import os, sys\n"
+      "kept = os.dup(1)\n"
+      "nothing = os.open('/dev/null', os.O_WRONLY)\n"
+      "os.dup2(nothing, 1), os.dup2(nothing, 2)\n"
+      "sys.path.insert(0, '.')\n"
+      "os.write(kept, b'collecting ... ')\n"
+      "import calc\n"
+      "end = b'PASSED' if calc.clip(5, 0, 3) == 3 else b'FAILED'\n"
+      "os.write(kept, b'\\n=== short test summary info ===\\n' + end + b' a::b\\n')\n";
+  for (const std::vector<std::string>& names : {std::vector<std::string>(), std::vector<std::string>{"a::b"}}) {
+    const auto weak = validate(task_of("python3 -I tests/test_calc.py", runner, names), *backend_, 1);
+    EXPECT_EQ(weak.verdict, Verdict::kFailed);
+    EXPECT_THAT(weak.findings, testing::Contains(HasSubstr("the cheat forges_report scores 1")));
+  }
   const auto strong = validate(task_of("python3 -m unittest -v", kUnittest), *backend_, 1);
   EXPECT_EQ(strong.verdict, Verdict::kPassed) << testing::PrintToString(strong.findings);
 }

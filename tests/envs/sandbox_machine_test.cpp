@@ -57,6 +57,10 @@ TEST_P(SandboxMachine, the_machine_tells_the_limits_of_the_sandbox) {
                   "$(nproc) = && echo same"),
             "same\n");
   EXPECT_EQ(shell("cat /proc/loadavg"), "0.00 0.00 0.00 1/1 1\n");
+  EXPECT_EQ(shell("cd /sys/devices/system/cpu; for n in possible present online; do test $(($(cut -d- -f2 $n) + 1)) = "
+                  "$(nproc) && echo $n; done"),
+            "possible\npresent\nonline\n");
+  EXPECT_EQ(shell("! test -x /usr/bin/lscpu || lscpu > /dev/null && echo fine"), "fine\n");
   EXPECT_THAT(shell("echo x > /proc/meminfo || echo refused"), HasSubstr("refused"));
   EXPECT_EQ(python("import socket\nprint(socket.if_nameindex())"), "[(1, 'lo')]\n");
   EXPECT_EQ(
@@ -66,6 +70,14 @@ TEST_P(SandboxMachine, the_machine_tells_the_limits_of_the_sandbox) {
       "127.0.0.1 1\n")
       << "as ifconfig asks";
   EXPECT_EQ(shell("getent services ssh | tr -s ' '; getent protocols tcp | cut -d' ' -f1"), "ssh 22/tcp\ntcp\n");
+}
+
+TEST_P(SandboxMachine, nothing_in_a_sandbox_changes_how_its_tests_report) {
+  EXPECT_THAT(
+      shell("cd /etc/tandem-report; for f in *; do (echo x > $f) 2> /dev/null || rm -rf $f 2> /dev/null || "
+            "mv $f /tmp 2> /dev/null || echo $f stays; done"),
+      testing::AllOf(HasSubstr("report.py stays"), HasSubstr("sitecustomize.py stays"), HasSubstr("bin stays")));
+  EXPECT_EQ(shell("test -x /etc/tandem-report/bin/python3 && /usr/bin/python3 -c 'print(1)'"), "1\n");
 }
 
 TEST_P(SandboxMachine, a_home_of_its_own_lasts_and_is_never_collected) {
