@@ -16,7 +16,7 @@ struct WorkspaceOptions {
   std::string image;  // of a container engine; empty: the programs of this machine
   double time_limit_s = 120;
   size_t output_bytes = envs::SandboxSpec().output_limit;  // of a call's result that are kept
-  std::vector<std::string> network;  // hosts that are open
+  std::vector<std::string> network;                        // hosts that are open
   PackageOptions packages;
   std::vector<std::string> servers;  // of tools, NAME=COMMAND each
 };
