@@ -369,7 +369,8 @@ TEST_F(Base, a_cheat_keeps_the_code_of_the_base_that_it_is_put_in_front_of) {
   for (const auto cheat : {Cheat::kExitsEarly, Cheat::kForgesReport}) {
     const auto commands = commands_of(cheat, task);
     ASSERT_EQ(commands.size(), 1u);
-    EXPECT_THAT(commands[0], HasSubstr("raise SystemExit(0)\na = 1\n"));
+    EXPECT_THAT(commands[0],
+                testing::AnyOf(HasSubstr("os._exit(0)\na = 1\n"), HasSubstr("raise SystemExit(0)\na = 1\n")));
   }
 }
 
