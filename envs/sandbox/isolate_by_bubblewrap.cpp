@@ -90,10 +90,10 @@ class BubblewrapIsolation final : public Isolation {
     struct stat info {};
     if (stat(kBubblewrap, &info) != 0) return Status::unfit(std::string(kBubblewrap) + " is not installed");
     of_root_ = (info.st_mode & S_ISUID) && info.st_uid == 0 && geteuid() != 0;
-    const Status with_users = try_out();
+    const Status with_users = try_out_again();
     if (with_users || with_users.code() == Code::kUnavailable) return with_users;
     has_users_ = false;
-    if ((of_root_ || geteuid() == 0) && try_out()) return {};
+    if ((of_root_ || geteuid() == 0) && try_out_again()) return {};
     return with_users;
   }
 
@@ -267,6 +267,14 @@ class BubblewrapIsolation final : public Isolation {
     int number = 0;
     for (const int source : sources) dup2(source, number++);
     return syscall(SYS_close_range, static_cast<unsigned>(number), ~0u, 0u) == 0;
+  }
+
+  // Whoever kills one trial says nothing of the machine.
+  Status try_out_again() const {
+    constexpr int kMostTrials = 5;
+    Status tried = try_out();
+    for (int i = 1; i < kMostTrials && !tried && tried.code() == Code::kUnavailable; ++i) tried = try_out();
+    return tried;
   }
 
   // Whether a program can be run in such a sandbox; kUnfit with what bubblewrap says where it cannot.

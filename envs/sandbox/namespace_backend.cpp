@@ -54,10 +54,12 @@ Result<std::shared_ptr<Spawner>> NamespaceBackend::live_spawner() {
   if (!restarts_.take(SystemClock().now())) {
     return fail(Status::unavailable("the sandbox spawner was killed again and again; it was started " +
                                     std::to_string(RestartBudget::kMost) + " times within " +
-                                    std::to_string(RestartBudget::kWindow.count()) + " s")
+                                    std::to_string(RestartBudget::kWindow.count()) + " s" + why_not_started_)
                     .hint("`dmesg` may say what ends it, for example too little memory"));
   }
-  spawner_ = TRY(Spawner::start(by_, label_));
+  auto started = Spawner::start(by_, label_);
+  why_not_started_ = started ? "" : ", lastly in vain: " + started.error().message();
+  spawner_ = TRY(std::move(started));
   ++spawners_started_;
   return spawner_;
 }

@@ -57,6 +57,7 @@ class NamespaceBackend final : public SandboxBackend {
   bool can_hold_ = true;
   std::map<std::string, std::shared_ptr<const FileLayer>> bases_;  // by digest
   RestartBudget restarts_;
+  std::string why_not_started_;  // for messages; empty where the last start was none in vain
   std::atomic<uint64_t> spawners_started_{1};
 };
 
