@@ -55,8 +55,9 @@ std::string string_of(const Json& object, const char* key) {
 State state_of(const fs::path& dir, const Json& status, uint64_t step) {
   if (const auto record = standby::read_record_of(dir); record && !record->is_taken) return State::kCopy;
   if (dashboard::is_on(dir, status)) return State::kOn;
+  if (string_of(status, "end") == "interrupted") return State::kInterrupted;
   const std::string said = string_of(status, "state");
-  // The last word of a run that a signal ended is the same; only its phase tells that there is more to do.
+  // Runs of earlier versions say "done" where a signal ended them; only their phase tells that there is more to do.
   const std::string phase = string_of(status, "phase");
   if (said == "done") return phase.empty() || phase == "done" ? State::kDone : State::kInterrupted;
   if (said == "failed") return State::kFailed;

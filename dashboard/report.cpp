@@ -74,6 +74,8 @@ std::string opening(const RunFiles& run, const Json& summary, PageUpdates update
   std::vector<std::string> parts;
   if (updates == PageUpdates::kWhileServed)
     parts.push_back("<span class=\"live\">running</span>");
+  else if (const Json& end = at(run.status, "end"); end.is_string())
+    parts.push_back(escape(end.get<std::string>()));
   else if (const Json& state = at(run.status, "state"); state.is_string())
     parts.push_back(escape(state.get<std::string>()));
   parts.push_back(fmt::format("step {} of {}", run.ledger.steps_trained(), run.ledger.plan().steps));

@@ -98,6 +98,7 @@ std::vector<Json> MetricsFollower::next() {
 Result<Json> read_status(const fs::path& dir) { return read_object(dir / "status.json"); }
 
 bool is_on(const fs::path& dir, const Json& status) {
+  if (const auto end = status.find("end"); end != status.end() && !end->is_null()) return false;
   const auto said = status.find("state");
   const std::string state = said != status.end() && said->is_string() ? said->get<std::string>() : "";
   if (state != "starting" && state != "running" && state != "stopping") return false;

@@ -299,9 +299,15 @@ std::vector<int64_t> Supervision::processes() const {
 }
 
 std::string_view Supervision::state() const {
-  if (is_over_) return end_ == End::kFailed ? "failed" : "done";
+  if (is_over_ && end_ != End::kInterrupted) return end_ == End::kFailed ? "failed" : "done";
   if (is_interrupted_ || is_ending_) return "stopping";
   return report_ ? "running" : "starting";
+}
+
+std::string_view Supervision::end() const {
+  if (!is_over_) return "";
+  if (end_ == End::kInterrupted) return "interrupted";
+  return state();
 }
 
 std::string_view Supervision::Role::shown_state() const {

@@ -150,6 +150,7 @@ class Supervision {
   };
   const std::vector<Role>& roles() const { return roles_; }
   std::string_view state() const;            // of the run, as in status.json
+  std::string_view end() const;              // how it ended, as there; empty while it is on
   std::vector<int64_t> processes() const;    // that are running
   bool is_over() const { return is_over_; }  // Finish has been returned
 

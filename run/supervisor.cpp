@@ -304,6 +304,7 @@ void Supervisor::stop(const std::vector<int64_t>& processes) {
 void Supervisor::write_status() {
   last_status_ = clock_.now();
   status_ = {{"state", supervision_.state()},
+             {"end", supervision_.is_over() ? Json(supervision_.end()) : Json()},
              {"phase", report_.value("phase", "starting")},
              {"step", report_.value("step", 0)},
              {"steps", config_.run.steps},

@@ -44,6 +44,8 @@ std::string state_of(const fs::path& run_dir) {
   if (!status || !status->is_object()) return "the run has not begun";
   const auto found = status->find("state");
   const std::string state = found != status->end() && found->is_string() ? found->get<std::string>() : "";
+  if (const auto end = status->find("end"); end != status->end() && *end == "interrupted")
+    return "the run was interrupted; `tandem run --resume` goes on with it";
   if (state == "done" || state == "failed") return fmt::format("the run is over ({})", state);
   return "the run was killed, or its server is just starting again";
 }

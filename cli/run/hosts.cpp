@@ -68,7 +68,8 @@ Result<std::string> desk_of(const std::string& run) {
   const Json status = TRY(status_of(run));
   const auto desk = status.value("hosts_join_at", "");
   const auto state = status.value("state", "");
-  if (!desk.empty() && state != "done" && state != "failed") return desk;
+  const bool has_ended = status.contains("end") ? !status["end"].is_null() : state == "done" || state == "failed";
+  if (!desk.empty() && !has_ended) return desk;
   return fail(Status::unavailable(fmt::format("{} is not on", run)).hint("`tandem run` starts it"));
 }
 

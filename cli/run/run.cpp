@@ -399,8 +399,16 @@ Status check_asked(const RunOptions& options) {
 Status read_what_is_run(RunOptions& options) {
   if (options.take_over.empty()) {
     if (options.accept_loss) return Status::invalid("--accept-loss is for --take-over");
-    if (options.config.empty()) return Status::invalid("which config? It is the first argument");
     std::error_code error;
+    // A run keeps its config, so that --resume --run-dir DIR says enough.
+    if (const fs::path own = fs::path(options.run_dir) / "config.yaml";
+        options.resume && !options.run_dir.empty() && fs::exists(own, error) &&
+        (options.config.empty() ||
+         (options.config.find('=') != std::string::npos && !fs::exists(options.config, error)))) {
+      if (!options.config.empty()) options.overrides.insert(options.overrides.begin(), std::move(options.config));
+      options.config = own.string();
+    }
+    if (options.config.empty()) return Status::invalid("which config? It is the first argument");
     if (!fs::exists(options.config, error)) return Status::invalid(options.config + ": there is no such file");
     return {};
   }
@@ -429,9 +437,9 @@ Action add_run(CLI::App& command) {
   command.add_option("config", options->config, "YAML file");
   command.add_option("overrides", options->overrides, "key=value, over the file's");
   command.add_option("--run-dir", options->run_dir, "Folder of the run (default: a new one below runs/)");
-  auto* resume =
-      command.add_flag("--resume", options->resume,
-                       "Go on with the run in --run-dir, or with the newest of this config that is not done");
+  auto* resume = command.add_flag(
+      "--resume", options->resume,
+      "Go on with the run in --run-dir (which keeps its config), or with the newest of this config that is not done");
   command
       .add_flag(
           "--resume-or-start", options->resume_or_start,
@@ -453,7 +461,7 @@ Action add_run(CLI::App& command) {
       "Examples:\n  tandem run configs/quickstart.yaml\n  tandem run configs/quickstart.yaml run.steps=20 "
       "trainer.learning_rate=1e-5\n"
       "  tandem run configs/quickstart.yaml rollout.branch.ways=4 rollout.branch.last_turn=3\n"
-      "  tandem run configs/quickstart.yaml --resume --run-dir runs/mine\n  tandem run configs/quickstart.yaml "
+      "  tandem run --resume --run-dir runs/mine\n  tandem run configs/quickstart.yaml "
       "--resume-or-start --run-dir runs/mine\n"
       "  tandem run --take-over ~/.cache/tandem/host/standby/0859e742ac1d2ef1\n"
       "Exit codes: 0 done, 1 failed, 2 wrong config, 3 unfit machine, 5 nothing scored or learned or no room, 6 "

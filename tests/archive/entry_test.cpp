@@ -55,6 +55,8 @@ TEST(RunEntryTest, how_a_run_ended_is_told_apart) {
   EXPECT_EQ(read_entry(run.dir()).state, State::kKilled) << "no word of its supervisor";
   run.end("stopping");
   EXPECT_EQ(read_entry(run.dir()).state, State::kInterrupted);
+  run.write("status.json", dump_json(Json{{"state", "stopping"}, {"end", "interrupted"}}));
+  EXPECT_EQ(read_entry(run.dir()).state, State::kInterrupted);
   run.end("done");
   EXPECT_EQ(read_entry(run.dir()).state, State::kDone);
   for (const auto& [phase, state] : {std::pair("train", State::kInterrupted), std::pair("done", State::kDone)}) {

@@ -27,6 +27,7 @@ TEST_F(RunTest, a_run_ends_with_a_summary_whose_books_agree_and_leaves_nothing_b
   EXPECT_EQ(summary["heldout"]["before"]["n_tasks"], 4);
   EXPECT_TRUE(fs::exists(run_dir / "report.html"));
   EXPECT_EQ(json(run_dir / "status.json")["state"], "done");
+  EXPECT_EQ(json(run_dir / "status.json")["end"], "done");
   EXPECT_EQ(json(run_dir / "status.json")["step"], 3);
 }
 
@@ -195,11 +196,16 @@ TEST_F(RunTest, a_deterministic_run_that_was_interrupted_ends_with_the_same_weig
     process.signal(SIGTERM);
     ASSERT_EQ(process.wait(), 75) << text(output());
   }
+  EXPECT_EQ(json(run_dir / "status.json")["state"], "stopping") << "not done: there are steps to go";
+  EXPECT_EQ(json(run_dir / "status.json")["end"], "interrupted");
   expect_nothing_left(run_dir);
   ASSERT_EQ(run(settings, run_dir, true), 0) << text(output());
   expect_books_to_agree(run_dir);
   expect_nothing_trained_twice(run_dir);
   EXPECT_EQ(export_digest(run_dir), export_digest(root() / "whole"));
+  // The run keeps its config.
+  EXPECT_EQ(Process({TANDEM_BINARY, "run", "--resume", "--run-dir", run_dir.string()}, output()).wait(), 0)
+      << text(output());
 }
 
 TEST_F(RunTest, a_deterministic_run_does_not_depend_on_who_samples_what) {

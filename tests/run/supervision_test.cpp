@@ -313,7 +313,8 @@ TEST_F(SupervisionTest, an_interrupt_asks_for_a_checkpoint_until_the_run_has_end
   tick();
   ASSERT_TRUE(finish_);
   EXPECT_EQ(finish_->end, End::kInterrupted);
-  EXPECT_EQ(machine_.state(), "done");
+  EXPECT_EQ(machine_.state(), "stopping") << "a run with steps to go is not done";
+  EXPECT_EQ(machine_.end(), "interrupted");
 }
 
 TEST_F(SupervisionTest, a_second_interrupt_ends_the_run_at_once) {
