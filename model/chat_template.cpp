@@ -299,6 +299,10 @@ Result<Rendered> ChatTemplate::render(const Json& messages, const Json& tools, c
     jinja::dict_set(globals, "documents", None{});
     for (const auto& [name, value] : options.variables.items()) {
       TRY(check_variable(name, value));
+      if (name == "add_generation_prompt" && value != options.add_generation_prompt)
+        return fail(Status::invalid(
+            fmt::format("chat_template_kwargs: add_generation_prompt is {} here, and {} by the request's own keys",
+                        dump_json(value), options.add_generation_prompt)));
       jinja::dict_set(globals, name, Value::from_json(value));
     }
     jinja::dict_set(globals, "messages", Value::from_json(seen));

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 #include <thread>
 
@@ -71,6 +73,22 @@ Result<std::vector<std::vector<int32_t>>> fixed_texts(const fs::path& directory,
   return texts;
 }
 
+// Files beside the weights that are not written again: a licence, settings of an image processor.
+std::vector<std::string> left_behind(const fs::path& texts, const fs::path& out) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator it(texts, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    std::error_code ignored;
+    if (name.starts_with('.') || !it->is_regular_file(ignored) || fs::exists(out / name, ignored)) continue;
+    const auto ends_with = [&](const char* end) { return name.ends_with(end); };
+    constexpr std::array kWeights = {".safetensors", ".index.json", ".bin", ".pt", ".pth", ".gguf"};
+    if (std::ranges::none_of(kWeights, ends_with)) names.push_back(name);
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
 struct Verified {
   std::string digest;
   size_t logprobs = 0;
@@ -133,11 +151,13 @@ Result<int> run_export(const ExportOptions& options) {
     fs::remove_all(aside, ignored);
     return fail(verified.error());
   }
+  const auto left = left_behind(source.texts, out);
   if (options.json) {
     Json result = {{"out", options.out},      {"from", source.folder.string()},
                    {"family", config.family}, {"parameters", model::parameter_count(config)},
                    {"bytes", bytes},          {"dtype", options.dtype},
-                   {"rounded", rounded},      {"verified", options.verify}};
+                   {"rounded", rounded},      {"verified", options.verify},
+                   {"left_behind", left}};
     if (adapter) result["adapter"] = options.out + "/adapter";
     if (options.verify) result.update({{"digest", verified->digest}, {"logprobs_compared", verified->logprobs}});
     fmt::print("{}\n", dump_json_line(result));
@@ -150,6 +170,8 @@ Result<int> run_export(const ExportOptions& options) {
                adapter->factors.size());
   }
   if (rounded > 0) fmt::print("rounded: {} numbers are others in float16\n", rounded);
+  if (!left.empty())
+    fmt::print("left behind: {}; copy what is wanted from {}\n", join(left, ", "), source.texts.string());
   if (options.verify) {
     fmt::print(
         "verified: read back with the same bits (digest {}), {} log-probabilities the same by engine and trainer\n",

@@ -31,7 +31,9 @@ TEST_F(Export, a_runs_newest_checkpoint_is_what_the_run_itself_exported) {
   for (const char* name : {"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"})
     EXPECT_EQ(text(out / name), text(run_dir() / "export" / name)) << name;
   // A model directory goes through unchanged.
+  std::ofstream(out / "LICENSE") << "free";
   ASSERT_EQ(tandem({"export", out, again, "--verify"}), 0) << text(output());
+  EXPECT_NE(text(output()).find("left behind: LICENSE; copy"), std::string::npos) << text(output());
   EXPECT_EQ(weights_of(again), weights_of(out));
 }
 

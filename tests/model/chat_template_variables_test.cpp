@@ -26,6 +26,11 @@ TEST(ChatTemplateVariables, documents_are_given_to_the_template) {
 TEST(ChatTemplateVariables, what_something_else_decides_is_refused_by_name) {
   for (const char* name : {"messages", "tools", "chat_template"})
     EXPECT_NE(rendered_with("x", {{name, "y"}}).error().message().find(name), std::string::npos);
+  // Said twice is fine; the second must not be dropped where it is another.
+  const bool given = RenderOptions().add_generation_prompt;
+  EXPECT_TRUE(rendered_with("x", {{"add_generation_prompt", given}}));
+  EXPECT_FALSE(rendered_with("x", {{"add_generation_prompt", !given}}));
+  EXPECT_FALSE(rendered_with("x", {{"add_generation_prompt", nullptr}}));
 }
 
 // transformers looks for the place of a block in what jinja2 has written by then, and of a recursive loop that is
