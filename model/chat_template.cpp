@@ -281,6 +281,11 @@ const ChatTemplate::Compiled& ChatTemplate::choose(bool with_tools) const {
 
 const std::string& ChatTemplate::source(bool with_tools) const { return choose(with_tools).source; }
 
+std::string ChatTemplate::end_token() const {
+  const auto found = special_tokens_.find("eos_token");
+  return found != special_tokens_.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
 Result<Rendered> ChatTemplate::render(const Json& messages, const Json& tools, const RenderOptions& options) const {
   if (!tools.is_null() && !tools.is_array()) return fail(Status::invalid("tools is not a list"));
   if (tools.is_null() && !templates_.contains("default"))

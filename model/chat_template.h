@@ -72,6 +72,9 @@ class ChatTemplate {
   // The text of the template that a call with or without tools uses; where the only one is for tools, that.
   const std::string& source(bool with_tools) const;
 
+  // The text of the end token, by the same files; empty where they name none.
+  std::string end_token() const;
+
  private:
   struct Compiled;
   const Compiled& choose(bool with_tools) const;

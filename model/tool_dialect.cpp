@@ -86,15 +86,18 @@ std::string format_tool_call(ToolDialect dialect, std::string_view name, const J
   return of(dialect).format(name, arguments);
 }
 
-std::string_view without_end_tokens(ToolDialect dialect, std::string_view text) {
+std::string_view without_end_tokens(ToolDialect dialect, std::string_view text, std::span<const std::string> own) {
   constexpr std::string_view kSpace = " \t\r\n";
   for (auto rest = text;;) {
     rest = rest.substr(0, rest.find_last_not_of(kSpace) + 1);
-    const auto& ends = of(dialect).ends;
-    const auto* const end =
-        std::ranges::find_if(ends, [&](std::string_view token) { return !token.empty() && rest.ends_with(token); });
-    if (end == ends.end()) return text;
-    rest.remove_suffix(end->size());
+    std::string_view end;
+    const auto look_for = [&](std::string_view token) {
+      if (rest.ends_with(token)) end = token;
+    };
+    std::ranges::for_each(of(dialect).ends, look_for);
+    std::ranges::for_each(own, look_for);
+    if (end.empty()) return text;
+    rest.remove_suffix(end.size());
     text = rest;
   }
 }

@@ -68,9 +68,9 @@ std::optional<ToolDialect> dialect_named(std::string_view name);
 // reasoning, <think> to </think> and their kind, no call is looked for; they are content.
 ParsedMessage parse_tool_calls(ToolDialect dialect, std::string_view text, const Json& tools = Json());
 
-// `text` without the tokens at its end that end messages of the models that speak the dialect, and white space behind
-// those.
-std::string_view without_end_tokens(ToolDialect dialect, std::string_view text);
+// `text` without the tokens at its end that end messages of the models that speak the dialect, or of this model
+// (`own`), and white space behind those.
+std::string_view without_end_tokens(ToolDialect dialect, std::string_view text, std::span<const std::string> own = {});
 
 // Whether the dialect writes all values as texts, so that a 3 and a "3" look the same.
 bool has_text_values(ToolDialect dialect);

@@ -9,6 +9,7 @@
 #include "cli/json_lines.h"
 #include "cli/model/message_json.h"
 #include "model/chat_template.h"
+#include "model/config.h"
 #include "model/constraint/validator.h"
 #include "model/message_format.h"
 #include "model/tokenizer.h"
@@ -50,12 +51,19 @@ class Format {
     Format format;
     format.template_ = TRY(model::ChatTemplate::load(directory));
     if (fs::exists(directory / "tokenizer.json")) format.tokenizer_ = TRY(model::Tokenizer::load(directory));
+    if (std::string end = format.template_->end_token(); !end.empty()) format.ends_.push_back(std::move(end));
+    // A folder may hold a tokenizer alone.
+    if (const auto config = model::read_config(directory); config && format.tokenizer_) {
+      for (const auto id : config->eos_tokens) format.ends_.emplace_back(format.tokenizer_->name_of(id));
+    }
     return format;
   }
 
   model::ToolDialect dialect(const Json& tools) const {
     return template_ ? model::dialect_of_template(template_->source(!tools.is_null())) : dialect_;
   }
+  // Texts of the model's own end tokens.
+  const std::vector<std::string>& ends() const { return ends_; }
   model::MessageFormat with(const std::string& text, const Json& tools) const {
     // Whether the prompt opened the reasoning shows in the text alone.
     if (!template_)
@@ -72,13 +80,14 @@ class Format {
   std::optional<model::ChatTemplate> template_;
   std::optional<model::Tokenizer> tokenizer_;
   model::ToolDialect dialect_ = model::ToolDialect::kHermes;
+  std::vector<std::string> ends_;
 };
 
 Result<Json> parse_line(const Format& format, const Json& line) {
   const std::string given = TRY(text_of(line));
   const Json tools = line.value("tools", Json());
   if (!tools.is_null() && !tools.is_array()) return fail(Status::invalid("\"tools\" is not a list"));
-  const std::string text(model::without_end_tokens(format.dialect(tools), given));
+  const std::string text(model::without_end_tokens(format.dialect(tools), given, format.ends()));
   const auto parsed = model::parse_message(format.with(text, tools), text, tools);
   Json errors = Json::array();
   for (const auto& error : parsed.errors) errors.push_back(error.message);

@@ -368,6 +368,8 @@ TEST(ToolDialect, tokens_that_end_messages_are_known_by_dialect) {
   }
   EXPECT_EQ(without_end_tokens(ToolDialect::kHermes, "a<|im_end|>\n<|endoftext|>"), "a");
   EXPECT_EQ(without_end_tokens(ToolDialect::kHermes, "<s>a</s>"), "<s>a</s>");
+  const std::vector<std::string> own = {"", "</s>"};
+  EXPECT_EQ(without_end_tokens(ToolDialect::kHermes, "<s>a</s><|im_end|>\n</s>", own), "<s>a");
   EXPECT_EQ(without_end_tokens(ToolDialect::kHermes, "<|im_end|> a"), "<|im_end|> a");
 }
 
