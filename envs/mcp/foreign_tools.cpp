@@ -133,12 +133,13 @@ Result<std::optional<std::string>> read_foreign_tools(std::string_view server, c
 }
 
 Result<ToolOutcome> read_foreign_outcome(const Json& result) {
-  if (!result.is_object() || (!result.contains("content") && !result.contains("structuredContent")))
-    return fail(Status::invalid("its answer to a call is not one"));
+  const bool has_content = result.is_object() && result.contains("content") && result.at("content").is_array();
+  if (!result.is_object() || (!has_content && !result.contains("structuredContent")))
+    return fail(Status::invalid("its answer to a call is not one: it has no list called content"));
   ToolOutcome outcome;
   outcome.ok = result.value("isError", Json()) != Json(true);
-  if (const auto content = result.find("content"); content != result.end() && content->is_array()) {
-    for (const auto& item : *content) {
+  if (has_content) {
+    for (const auto& item : result.at("content")) {
       if (!outcome.output.empty() && !outcome.output.ends_with('\n')) outcome.output += '\n';
       outcome.output += item.is_object() ? shown(item) : shown(Json::object());
     }

@@ -97,7 +97,9 @@ RpcMessage decode(Json& value) {
   if (method == value.end()) {
     if (!value.contains("result") && !value.contains("error")) return refuse("method: missing", message.id);
     message.kind = RpcMessage::Kind::kResponse;
-    if (const auto error = value.find("error"); error != value.end()) {
+    // Some libraries write both, and null in the one that does not count.
+    const auto error = value.find("error");
+    if (error != value.end() && !(error->is_null() && value.contains("result"))) {
       message.error = told_error(*error);
     } else {
       message.result = std::move(value.at("result"));

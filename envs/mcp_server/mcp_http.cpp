@@ -4,6 +4,7 @@
 #include <sys/random.h>
 
 #include <algorithm>
+#include <cctype>
 
 #include "base/text.h"
 #include "envs/mcp/revisions.h"
@@ -22,11 +23,18 @@ constexpr wire::HttpLimits kLimits = {
 // As long for any text of the same length, so that time tells nothing of the token.
 bool is_loopback(std::string_view address) { return address.starts_with("127.") || address == "::1"; }
 
+// Hosts and types are the same in any case.
+std::string in_small_letters(std::string_view text) {
+  std::string small(text);
+  for (char& c : small) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return small;
+}
+
 // Whether a header that lists what it allows, with commas between, allows `type`.
 bool accepts_json(std::string_view header) {
   if (header.empty()) return true;
   for (const auto part : split(header, ',')) {
-    const auto type = trim(part.substr(0, part.find(';')));
+    const auto type = in_small_letters(trim(part.substr(0, part.find(';'))));
     if (type == "application/json" || type == "application/*" || type == "*/*") return true;
   }
   return false;
@@ -57,13 +65,13 @@ class Endpoint {
 
   // Nothing where the request may go on.
   std::optional<HttpResponse> refuse(const HttpRequest& request) const {
-    const std::string host(request.header("host"));
+    const auto host = in_small_letters(request.header("host"));
     const std::string here = fmt::format(":{}", port_);
     if (is_loopback(settings_.address) && host != "127.0.0.1" + here && host != "localhost" + here &&
         host != "[::1]" + here && host != settings_.address + here) {
       return refusal(403, "Host: not this server");
     }
-    if (const auto origin = request.header("origin"); !origin.empty() && origin != "http://" + host) {
+    if (const auto origin = request.header("origin"); !origin.empty() && in_small_letters(origin) != "http://" + host) {
       return refusal(403, "Origin: not this server");
     }
     if (!equal_in_constant_time(request.header("authorization"), "Bearer " + settings_.token)) {
@@ -73,21 +81,24 @@ class Endpoint {
     }
     if (request.path != "/mcp") return refusal(404, "the endpoint is /mcp");
     const auto revision = request.header("mcp-protocol-version");
-    // A sandbox belongs to a session, and this revision has none. The error tells a client which ones do.
-    if (revision == kStatelessRevision) {
-      const auto frame = decode_rpc_frame(request.body);
-      const RpcError error = {RpcCode::kUnsupportedRevision,
-                              "Unsupported protocol version",
-                              {{"supported", kMcpRevisions}, {"requested", kStatelessRevision}}};
-      return json_response(400, encode_rpc_error(frame.messages.front().id, error));
-    }
-    if (!revision.empty() && std::find(kMcpRevisions.begin(), kMcpRevisions.end(), revision) == kMcpRevisions.end()) {
+    if (!revision.empty() && revision != kStatelessRevision &&
+        std::find(kMcpRevisions.begin(), kMcpRevisions.end(), revision) == kMcpRevisions.end()) {
       return refusal(400, "MCP-Protocol-Version: not one of 2025-11-25, 2025-06-18, 2025-03-26");
     }
     return std::nullopt;
   }
 
   void answer(HttpRequest request, wire::HttpReply reply) {
+    // A sandbox belongs to a session, and this revision has none. The error tells a client which ones do, by the number
+    // that the client waits for.
+    if (request.header("mcp-protocol-version") == kStatelessRevision) {
+      const auto frame = decode_rpc_frame(request.body);
+      const RpcError error = {RpcCode::kUnsupportedRevision,
+                              "Unsupported protocol version",
+                              {{"supported", kMcpRevisions}, {"requested", kStatelessRevision}}};
+      const Json id = frame.messages.empty() ? Json() : frame.messages.front().id;
+      return reply(json_response(400, encode_rpc_error(id, error)));
+    }
     if (request.method == "POST") return post(std::move(request), std::move(reply));
     if (request.method != "DELETE") {
       auto response = refusal(405, "POST or DELETE; there is no stream to GET");
@@ -116,7 +127,7 @@ class Endpoint {
     if (!accepts_json(request.header("accept")))
       return reply(refusal(406, "Accept: application/json is what there is"));
     const auto type = request.header("content-type");
-    if (trim(type.substr(0, type.find(';'))) != "application/json") {
+    if (in_small_letters(trim(type.substr(0, type.find(';')))) != "application/json") {
       return reply(refusal(415, "Content-Type: must be application/json"));
     }
     const std::string id(request.header("mcp-session-id"));

@@ -209,6 +209,8 @@ Result<Term> term_of_rewards(const Task& task, const ToolOutcome& script, const 
   // A script that goes on after a program that is not there leaves a reward of what it could not see.
   if (const auto missing = missing_program(script.output); !missing.empty() && !is_of_task(task, missing))
     return fail(no_verdict(check, fmt::format("left a reward of {}", rewards->reward), script.output));
+  if (const auto failure = failure_of_script(check, script.output); !failure.empty())
+    return fail(no_verdict(check, fmt::format("left a reward of {}, but {}", rewards->reward, failure), script.output));
   return Term{.value = rewards->reward,
               .why = fmt::format("the tests left a reward of {}; their output ends:\n{}", rewards->reward,
                                  last_lines(script.output)),

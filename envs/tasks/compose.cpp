@@ -21,7 +21,7 @@ class ComposeReader {
   void read(const YAML::Node& root) {
     bool client = false;
     reader_.map(root, "the file", {}, [&](const std::string& key, const YAML::Node& at, const YAML::Node& value) {
-      if (key == "version" || key == "name") return;
+      if (key == "version" || key == "name" || key.starts_with("x-")) return;
       if (key != "services") return reader_.mistake(at, key + " is not supported");
       reader_.map(
           value, "services", {}, [&](const std::string& service, const YAML::Node& place, const YAML::Node& node) {
@@ -39,6 +39,8 @@ class ComposeReader {
   void read_client(const YAML::Node& node) {
     reader_.map(node, service_, {}, [&](const std::string& key, const YAML::Node& at, const YAML::Node& value) {
       // Names, sizes and how it is started and watched say nothing here.
+      if (key == "deploy" && needs_devices(value))
+        return reader_.mistake(at, service_ + ": deploy asks for devices, GPUs among them, which no sandbox has");
       constexpr std::string_view kSilentKeys[] = {"image",
                                                   "container_name",
                                                   "hostname",
@@ -70,6 +72,15 @@ class ComposeReader {
       if (key == "volumes") return read_volumes(value);
       reader_.mistake(at, service_ + ": " + key + " is not supported");
     });
+  }
+
+  static bool needs_devices(const YAML::Node& deploy) {
+    YAML::Node at = deploy;
+    for (const char* key : {"resources", "reservations", "devices"}) {
+      if (!at.IsMap() || !at[key]) return false;
+      at.reset(at[key]);
+    }
+    return at.IsSequence() && at.size() > 0;
   }
 
   void read_command(const YAML::Node& node) {
@@ -110,8 +121,35 @@ class ComposeReader {
       return;
     }
     reader_.map(node, "environment", {}, [&](const std::string& name, const YAML::Node&, const YAML::Node& value) {
+      if (value.IsNull()) return;  // as a name alone in a list
       if (const auto text = reader_.text(value, "environment: " + name)) set(value, name, *text);
     });
+  }
+
+  // A value without variables of this machine, none of which is set here; inside nothing where that leaves the variable
+  // itself not set, nothing at all where it cannot do without one.
+  static std::optional<std::optional<std::string>> without_variables(std::string_view value) {
+    if (value.starts_with("${") && value.find('}') == value.size() - 1) return without_machine_variable(value);
+    std::string text;
+    while (!value.empty()) {
+      if (value.starts_with("$$")) {
+        text += '$';
+        value.remove_prefix(2);
+        continue;
+      }
+      if (!value.starts_with("$")) {
+        text += value[0];
+        value.remove_prefix(1);
+        continue;
+      }
+      const size_t end = value.find('}');
+      if (!value.starts_with("${") || end == std::string_view::npos) return std::nullopt;
+      const auto known = without_machine_variable(value.substr(0, end + 1));
+      if (!known) return std::nullopt;
+      text += *known;
+      value.remove_prefix(end + 1);
+    }
+    return std::optional(text);
   }
 
   void set(const YAML::Node& at, const std::string& name, const std::string& value) {
@@ -119,11 +157,10 @@ class ComposeReader {
     const auto fits = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
     if (name.empty() || !std::all_of(name.begin(), name.end(), fits))
       return reader_.mistake(at, "environment: \"" + name + "\" is no name");
-    const auto known = without_machine_variable(value);
-    if (!known) return;
-    if (known->find('$') != std::string::npos)
+    const auto known = without_variables(value);
+    if (!known)
       return reader_.mistake(at, "environment: " + name + ": variables of this machine do not reach a sandbox");
-    exports_ += "export " + name + "=" + shell_quoted(*known) + "; ";
+    if (*known) exports_ += "export " + name + "=" + shell_quoted(**known) + "; ";
   }
 
   void read_volumes(const YAML::Node& node) {

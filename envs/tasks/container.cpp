@@ -105,8 +105,7 @@ void begin_in(const Build& build, const std::string& environment, std::initializ
   task.programs = build.programs;
   task.setup = {std::string(kMakeLogs)};
   if (!environment.empty()) task.setup.push_back(environment);
-  task.setup.insert(task.setup.end(), build.exports.begin(), build.exports.end());
-  task.setup.insert(task.setup.end(), build.commands.begin(), build.commands.end());
+  task.setup.insert(task.setup.end(), build.steps.begin(), build.steps.end());
   const auto folder = shell_quoted(build.workdir);
   if (build.workdir != "/workspace") task.setup.push_back("mkdir -p " + folder + " && cd " + folder);
   for (const auto& package : build.packages) task.needs.push_back("package " + package);

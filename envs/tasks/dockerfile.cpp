@@ -8,7 +8,9 @@
 #include <optional>
 
 #include "base/text.h"
+#include "envs/tasks/dockerfile_parts.h"
 #include "envs/tasks/dockerfile_text.h"
+#include "envs/tasks/dockerignore.h"
 #include "envs/tasks/folder_files.h"
 #include "envs/tasks/network_use.h"
 #include "envs/tools/process.h"
@@ -39,20 +41,23 @@ class DockerfileReader {
     // The last folder is the workspace, so it must be known before anything is copied into it.
     std::string at = build_.workdir;
     for (const auto& each : instructions) {
+      if (each.name == "FROM") has_begun_ = true;
       if (each.name == "ENV" || each.name == "ARG") note_variables(each);
-      if (each.name == "WORKDIR") build_.workdir = at = absolute_path(at, expanded(each.rest));
+      if (each.name == "WORKDIR") build_.workdir = at = absolute_path(at, docker_unquoted(expanded(each.rest)));
     }
     root_ = build_.root();
     folder_ = build_.workdir;
     variables_.clear();
+    of_from_.clear();
+    has_begun_ = false;
     bool first = true;
     for (const auto& each : instructions) {
+      if (each.name == "FROM") has_begun_ = true;
       if (first && each.name != "FROM" && each.name != "ARG") refuse(each, "a Dockerfile begins with FROM");
       first = first && each.name == "ARG";
       follow(each);
     }
-    std::error_code error;
-    if (fs::exists(context_ / ".dockerignore", error)) drop_ignored();
+    drop_ignored();
     return std::move(build_);
   }
 
@@ -66,13 +71,17 @@ class DockerfileReader {
   void follow(const DockerInstruction& each) {
     if (each.name == "FROM") {
       if (++stages_ > 1) refuse(each, "builds of several stages are not followed");
+      is_dash_ = image_has_dash(each.rest);
     } else if (each.name == "WORKDIR") {
-      folder_ = absolute_path(folder_, expanded(each.rest));
+      folder_ = absolute_path(folder_, docker_unquoted(expanded(each.rest)));
       if (!inside(folder_)) (void)add_folder(folder_);
     } else if (each.name == "COPY" || each.name == "ADD") {
       copy(each);
     } else if (each.name == "ENV") {
-      for (const auto& [name, value] : note_variables(each)) {
+      auto pairs = note_variables(each);
+      // Values of one instruction know the variables as they were before it.
+      if (names_itself(pairs)) std::reverse(pairs.begin(), pairs.end());
+      for (const auto& [name, value] : pairs) {
         const auto environment = name == "PATH" ? environment_on(expanded(value)) : "";
         if (!environment.empty()) {
           refuse(each,
@@ -83,7 +92,8 @@ class DockerfileReader {
         set(each, name, value);
       }
     } else if (each.name == "ARG") {
-      for (const auto& [name, value] : note_variables(each))
+      const auto pairs = note_variables(each);
+      for (const auto& [name, value] : has_begun_ ? pairs : DockerVariables())
         arguments_ += "export " + name + "=" + shell_quoted(expanded(value)) + "; ";
     } else if (each.name == "RUN") {
       command(each);
@@ -92,12 +102,13 @@ class DockerfileReader {
         if (!inside(word) && !add_folder(word))
           refuse(each, word + " cannot be a folder here");
         else
-          build_.exports.push_back("mkdir -p " + shell_quoted(word));  // empty ones are not carried over to tests
+          export_by("mkdir -p " + shell_quoted(word));  // empty ones are not carried over to tests
       }
     } else if (each.name == "SHELL") {
       const auto words = docker_words(each.rest);
       const bool is_shell = words && !words->empty() && words->at(0).ends_with("sh");
       if (!is_shell) refuse(each, "commands run in bash here");
+      is_dash_ = is_shell && words->at(0).substr(words->at(0).rfind('/') + 1) == "sh";
     } else if (std::find(std::begin(kSayNothing), std::end(kSayNothing), each.name) == std::end(kSayNothing)) {
       refuse(each,
              "not supported; supported are FROM, ARG, WORKDIR, COPY, ADD, ENV, RUN, SHELL and VOLUME, and USER, CMD, "
@@ -159,6 +170,8 @@ class DockerfileReader {
       if (source.starts_with("<<")) {
         if (number < each.texts.size()) put_text(each.texts[number], *place, target, many);
         ++number;
+      } else if (each.name == "ADD" && is_docker_archive(source)) {
+        unpack(each, source, *place, target);
       } else {
         copy_source(each, source, *place, target, many);
       }
@@ -177,6 +190,13 @@ class DockerfileReader {
     const bool into = many || target.ends_with('/') || place.empty();
     const auto path = into ? (fs::path(place) / text.name).string() : place;
     build_.files[path] = text.is_literal ? text.content : expanded(text.content);
+  }
+
+  void unpack(const DockerInstruction& each, const std::string& source, const std::string& place,
+              const std::string& target) {
+    copy_source(each, source, place, target.ends_with('/') ? target : target + "/", true);
+    const auto name = shell_quoted(fs::path(source).filename().string());
+    run_by(fmt::format("(cd {} && tar -xf {} && rm {})", shell_quoted(absolute_path(folder_, target)), name, name));
   }
 
   void copy_source(const DockerInstruction& each, const std::string& source, const std::string& place,
@@ -241,64 +261,36 @@ class DockerfileReader {
     if (const auto fits = check_size(build_.files); !fits) refuse(each, fits.message());
   }
 
-  // What .dockerignore leaves out of the context: patterns of paths, each with all that is below.
+  // What .dockerignore leaves out of the context.
   void drop_ignored() {
-    const auto text = read_file(context_ / ".dockerignore", 1 << 20).value_or("");
+    std::error_code error;
+    const bool has_own = fs::exists(context_ / "Dockerfile.dockerignore", error);
+    const auto text = read_file(context_ / (has_own ? "Dockerfile.dockerignore" : ".dockerignore"), 1 << 20);
+    if (!text) return;
+    const DockerIgnore ignore(*text);
     for (const auto& [key, source] : sources_) {
-      bool ignored = false;
-      for (auto line : split(text, '\n')) {
-        line = trim(line);
-        if (line.empty() || line.starts_with('#')) continue;
-        const bool back = line.starts_with('!');
-        auto pattern = fs::path(std::string(back ? line.substr(1) : line)).lexically_normal().relative_path().string();
-        if (pattern.ends_with('/')) pattern.pop_back();
-        if (matches_ignored(pattern, source)) ignored = !back;
-      }
-      if (!ignored) continue;
+      if (!ignore.leaves_out(source)) continue;
       build_.files.erase(key);
       build_.programs.erase(key);
     }
   }
 
-  static bool matches_ignored(const std::string& pattern, const std::string& path) {
-    for (fs::path part = path; !part.empty(); part = part.parent_path()) {
-      if (fnmatch(pattern.c_str(), part.c_str(), FNM_PATHNAME) == 0) return true;
-      if (pattern.starts_with("**/") && fnmatch(pattern.c_str() + 3, part.filename().c_str(), 0) == 0) return true;
-    }
-    return false;
-  }
-
   // ---- Variables ----
 
-  // A value up to the next space, as Docker reads it: quotes are taken off, a backslash takes the next letter as it is.
-  // A dollar that names no variable has a backslash before it.
-  static std::string take_value(std::string_view& rest) {
-    std::string value;
-    char quote = 0;
-    size_t i = 0;
-    for (; i < rest.size() && (quote != 0 || (rest[i] != ' ' && rest[i] != '\t')); ++i) {
-      const char c = rest[i];
-      const bool escapes = c == '\\' && quote != '\'' && i + 1 < rest.size() &&
-                           (quote == 0 || std::string_view("\"\\$").find(rest[i + 1]) != std::string_view::npos);
-      if (escapes) {
-        ++i;
-        value.append(rest[i] == '$' ? "\\$" : std::string(1, rest[i]));
-      } else if (quote == 0 ? c == '"' || c == '\'' : c == quote) {
-        quote = quote == 0 ? c : 0;
-      } else if (c == '$' && quote == '\'') {
-        value += "\\$";
-      } else {
-        value += c;
-      }
-    }
-    rest.remove_prefix(i);
-    return value;
+  void export_by(std::string command) {
+    build_.steps.push_back(command);
+    build_.exports.push_back(std::move(command));
+  }
+
+  void run_by(std::string command) {
+    build_.steps.push_back(command);
+    build_.commands.push_back(std::move(command));
   }
 
   // NAME=VALUE pairs, or NAME and VALUE with a space between; of ARG the values need not be there. Of ENV they may name
-  // variables.
-  std::vector<std::pair<std::string, std::string>> note_variables(const DockerInstruction& each) {
-    std::vector<std::pair<std::string, std::string>> pairs;
+  // variables. What stands before FROM is known to FROM, and to an ARG of the name alone behind it.
+  DockerVariables note_variables(const DockerInstruction& each) {
+    DockerVariables pairs;
     const size_t equals = each.rest.find('='), space = each.rest.find_first_of(" \t");
     if (each.name == "ENV" && space != std::string::npos && (equals == std::string::npos || space < equals)) {
       pairs.emplace_back(each.rest.substr(0, space), trim(each.rest.substr(space)));
@@ -309,14 +301,18 @@ class DockerfileReader {
         const std::string name(rest.substr(0, end_of_name));
         rest.remove_prefix(end_of_name);
         if (!rest.starts_with('=')) {
-          pairs.emplace_back(name, "");
+          const auto known = of_from_.find(name);
+          pairs.emplace_back(name, known == of_from_.end() ? "" : known->second);
           continue;
         }
         rest.remove_prefix(1);
-        pairs.emplace_back(name, take_value(rest));
+        pairs.emplace_back(name, docker_value(rest));
       }
     }
-    for (const auto& [name, value] : pairs) variables_[name] = expanded(value);
+    std::map<std::string, std::string> values;
+    for (const auto& [name, value] : pairs)
+      values[name] = has_begun_ ? expanded(value) : docker_expanded(value, of_from_);
+    for (const auto& [name, value] : values) (has_begun_ ? variables_ : of_from_)[name] = value;
     return pairs;
   }
 
@@ -330,10 +326,22 @@ class DockerfileReader {
       if (!is_dollar && (value[i] == '"' || value[i] == '`' || value[i] == '\\')) quoted += '\\';
       quoted += value[i];
     }
-    build_.exports.push_back("export " + name + "=\"" + quoted + "\"");
+    export_by("export " + name + "=\"" + quoted + "\"");
   }
 
   // ---- RUN ----
+
+  // Its echo reads \n and the like, where that of bash does not.
+  bool runs_in_dash(const DockerInstruction& each) const {
+    if (each.rest.starts_with("<<") && each.texts.size() == 1) {
+      const auto& script = each.texts[0].content;
+      return script.starts_with("#!") ? script.substr(0, script.find('\n')).ends_with("/sh") : is_dash_;
+    }
+    const auto words = docker_words(each.rest);
+    const auto program = words && !words->empty() ? words->at(0).substr(words->at(0).rfind('/') + 1) : "";
+    if (program == "bash") return false;
+    return program == "sh" || program == "dash" ? true : is_dash_ && !each.rest.starts_with('[');
+  }
 
   void command(const DockerInstruction& each) {
     auto command = each.rest;
@@ -374,8 +382,7 @@ class DockerfileReader {
                                   "it another name",
                                   program, there));
       }
-      build_.exports.push_back(
-          fmt::format("{{ mkdir -p ~/.local/bin && ln -sf {} ~/.local/bin/{}; }}", shell_quoted(program), name));
+      export_by(fmt::format("{{ mkdir -p ~/.local/bin && ln -sf {} ~/.local/bin/{}; }}", shell_quoted(program), name));
     }
     if (run.command.empty()) return;
     if (const auto maker = maker_of_python(run.command); !maker.empty())
@@ -384,8 +391,8 @@ class DockerfileReader {
                                 "plain `pip install NAME...` for the system's Python",
                                 maker));
     auto user = network_user_of_lines(expanded(run.command));
-    if (user.empty() && is_shell(run.command)) user = network_user_of_lines(texts);
-    if (user.empty() && is_python(run.command)) user = python_network_user(texts);
+    if (user.empty() && runs_shell(run.command)) user = network_user_of_lines(texts);
+    if (user.empty() && runs_python(run.command)) user = python_network_user(texts);
     if (user.empty()) user = network_user_of_files(run.command);
     if (user.starts_with("pip"))
       return refuse(each, why_no_network(user) + "; followed is a plain `pip install NAME...` for the system's Python");
@@ -393,8 +400,12 @@ class DockerfileReader {
     for (const auto& folder : named_folders(run.command)) (void)add_folder(folder);
     if (!inside(folder_) && !add_folder(folder_))
       return refuse(each, fmt::format("runs in {}, a folder of the system", folder_));
-    build_.commands.push_back(fmt::format("({0}mkdir -p {1} && cd {1} && {{ {2}{3}\n}})", arguments_,
-                                          shell_quoted(folder_), run.command, texts));
+    const auto echo = runs_in_dash(each) && run.command.find("echo") != std::string::npos &&
+                              run.command.find('\\') != std::string::npos
+                          ? "shopt -s xpg_echo\n"
+                          : "";
+    run_by(fmt::format("({0}mkdir -p {1} && cd {1} && {{ {2}{3}{4}\n}})", arguments_, shell_quoted(folder_), echo,
+                       run.command, texts));
   }
 
   // The first that makes pip another one than the system's; "" where none is set.
@@ -402,27 +413,6 @@ class DockerfileReader {
     for (const char* name : {"PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_CONSTRAINT", "PIP_TARGET",
                              "PIP_PREFIX", "UV_INDEX_URL", "UV_DEFAULT_INDEX", "VIRTUAL_ENV"}) {
       if (variables_.contains(name)) return name;
-    }
-    return "";
-  }
-
-  // Whether texts in place are its commands.
-  static bool is_shell(const std::string& command) {
-    const auto program = command.substr(0, command.find_first_of(" \t<"));
-    const auto name = program.substr(program.rfind('/') + 1);
-    return name == "bash" || name == "sh" || name == "dash";
-  }
-
-  static bool is_python(const std::string& command) {
-    const auto program = command.substr(0, command.find_first_of(" \t<"));
-    return program.substr(program.rfind('/') + 1).starts_with("python");
-  }
-
-  static std::string network_user_of_lines(const std::string& command) {
-    // The program of `python3 -c "..."` may have several lines.
-    if (auto user = network_user(command); !user.empty()) return user;
-    for (const auto line : split(command, '\n')) {
-      if (auto user = network_user(line); !user.empty()) return user;
     }
     return "";
   }
@@ -438,18 +428,6 @@ class DockerfileReader {
       const bool in_shell = word.ends_with(".sh") || file->second.starts_with("#!");
       auto user = in_python ? python_network_user(file->second) : in_shell ? network_user_of_lines(file->second) : "";
       if (!user.empty()) return user;
-    }
-    return "";
-  }
-
-  // What makes a virtual environment; "" where nothing does.
-  static std::string maker_of_python(const std::string& command) {
-    for (const char* maker : {"-m venv", "-m virtualenv", "uv venv", "conda create"}) {
-      if (command.find(maker) != std::string::npos) return maker;
-    }
-    for (const auto line : split(command, '\n')) {
-      if (trim(line).starts_with("virtualenv ") || line.find("&& virtualenv ") != std::string_view::npos)
-        return "virtualenv";
     }
     return "";
   }
@@ -477,6 +455,9 @@ class DockerfileReader {
   std::string root_;                              // Build::root, of the last WORKDIR
   std::string folder_;                            // where the instruction at hand is
   std::map<std::string, std::string> variables_;  // of ENV and ARG, so far
+  std::map<std::string, std::string> of_from_;    // of ARG before FROM
+  bool has_begun_ = false;                        // behind FROM
+  bool is_dash_ = true;                           // what RUN runs in
   std::string arguments_;                         // exports of ARG
   std::map<std::string, std::string> sources_;    // of files, their paths in the context
   int stages_ = 0;

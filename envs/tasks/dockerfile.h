@@ -21,6 +21,7 @@ struct Build {
   std::set<std::string> programs;
   std::vector<std::string> exports;          // commands for bash that set what ENV says
   std::vector<std::string> commands;         // of RUN, each with the folder that it runs in
+  std::vector<std::string> steps;            // both in the order of the file
   std::vector<std::string> packages;         // of Debian, which RUN would install
   std::vector<std::string> python_packages;  // the same, of Python
 

@@ -30,8 +30,9 @@ std::vector<TextInPlace> texts_announced(std::string_view line) {
       ++at;
       continue;
     }
-    if (at < line.size() && line[at] == '-') ++at;
     TextInPlace text;
+    text.has_dash = at < line.size() && line[at] == '-';
+    if (text.has_dash) ++at;
     const char quote = at < line.size() && (line[at] == '"' || line[at] == '\'') ? line[at] : 0;
     if (quote != 0) ++at;
     while (at < line.size() && is_name_letter(line[at])) text.name += line[at++];
@@ -197,20 +198,52 @@ bool is_about_users(std::string_view command) {
 
 }  // namespace
 
+namespace {
+
+// What goes on in the next line: a backslash at its end, or what `# escape=` says, with no other in front. Nothing
+// where it does not.
+std::optional<std::string_view> goes_on(std::string_view line, char escape) {
+  const size_t last = line.find_last_not_of(" \t");
+  if (last == std::string_view::npos || line[last] != escape || (last > 0 && line[last - 1] == escape))
+    return std::nullopt;
+  return line.substr(0, last);
+}
+
+// The letter of `# escape=`, which may stand above the first instruction.
+char escape_letter(std::string_view text) {
+  for (const auto line : split(text, '\n')) {
+    auto words = trim(line);
+    if (!words.starts_with('#')) break;
+    words = trim(words.substr(1));
+    if (words.starts_with("escape=") && words.size() == 8) return words[7];
+  }
+  return '\\';
+}
+
+}  // namespace
+
 std::vector<DockerInstruction> docker_instructions(std::string_view text) {
+  constexpr std::string_view kMark = "\xEF\xBB\xBF";
+  if (text.starts_with(kMark)) text.remove_prefix(kMark.size());
+  const char escape = escape_letter(text);
   std::vector<DockerInstruction> found;
   std::string open;
-  int number = 0, first = 0;
+  int first = 0;
   const auto lines = split(text, '\n');
-  for (size_t i = 0; i < lines.size(); ++i) {
+  const auto without_return = [&](size_t i) {
     auto line = lines[i];
-    ++number;
     if (line.ends_with('\r')) line.remove_suffix(1);
-    if (trim(line).starts_with('#') || (open.empty() && trim(line).empty())) continue;
-    if (open.empty()) first = number;
-    const bool goes_on = line.ends_with('\\');
-    open.append(goes_on ? line.substr(0, line.size() - 1) : line);
-    if (goes_on) {
+    return line;
+  };
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const auto line = without_return(i);
+    const bool is_last = i + 1 == lines.size();
+    const bool is_silent = trim(line).starts_with('#') || trim(line).empty();
+    if (is_silent && (open.empty() || !is_last)) continue;
+    if (open.empty()) first = static_cast<int>(i) + 1;
+    const auto begin = is_silent ? std::nullopt : goes_on(line, escape);
+    if (!is_silent) open.append(begin.value_or(line));
+    if (begin && !is_last) {
       open += ' ';
       continue;
     }
@@ -222,10 +255,9 @@ std::vector<DockerInstruction> docker_instructions(std::string_view text) {
       instruction.texts = texts_announced(instruction.rest);
     for (auto& place : instruction.texts) {
       for (++i; i < lines.size(); ++i) {
-        ++number;
-        auto inner = lines[i];
-        if (inner.ends_with('\r')) inner.remove_suffix(1);
-        if (trim(inner) == place.name) break;
+        auto inner = without_return(i);
+        if (place.has_dash) inner.remove_prefix(std::min(inner.find_first_not_of('\t'), inner.size()));
+        if (inner == place.name) break;
         place.content.append(inner).append("\n");
       }
     }

@@ -14,6 +14,7 @@ struct TextInPlace {
   std::string name;
   std::string content;      // with its line ends
   bool is_literal = false;  // its name is quoted: no variables in it
+  bool has_dash = false;    // <<-: tabs in front of its lines are none of it
 };
 
 struct DockerInstruction {

@@ -64,9 +64,13 @@ std::optional<std::string> without_machine_variable(std::string_view text) {
   const bool is_one = text.starts_with("${") && text.ends_with('}') && text.find('}') == text.size() - 1;
   if (!is_one) return std::string(text);
   const auto inside = text.substr(2, text.size() - 3);
-  const size_t mark = inside.find(":-");
-  if (mark == std::string_view::npos) return std::nullopt;
-  return std::string(inside.substr(mark + 2));
+  const size_t name = std::min(
+      inside.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_"), inside.size());
+  const auto rest = inside.substr(name);
+  // With a default, or with a text where it is set, which it is not.
+  if (rest.starts_with(":-")) return std::string(rest.substr(2));
+  if (rest.starts_with("-")) return std::string(rest.substr(1));
+  return rest.starts_with(":+") || rest.starts_with("+") ? std::optional(std::string()) : std::nullopt;
 }
 
 std::string TomlReader::exports(const std::string& path, const toml::node& value, int line) {

@@ -154,26 +154,83 @@ std::string last_lines(std::string_view output) {
   return "... " + std::string(output.substr(output.size() - kMost));
 }
 
+namespace {
+
+constexpr std::string_view kNotFound = ": command not found", kNoFile = ": No such file or directory";
+
+bool is_program_of_system(std::string_view path) {
+  return std::ranges::any_of(
+      std::array<std::string_view, 6>{"/usr/bin/", "/usr/local/bin/", "/bin/", "/usr/sbin/", "/sbin/", "/usr/games/"},
+      [&](std::string_view folder) { return path.starts_with(folder); });
+}
+
+// "'jq'", in whatever quotes.
+std::string_view without_quotes(std::string_view text) {
+  for (const std::string_view quote : {"\u2018", "\u2019", "'", "\"", "`"}) {
+    if (text.starts_with(quote)) text.remove_prefix(quote.size());
+    if (text.ends_with(quote)) text.remove_suffix(quote.size());
+  }
+  return text;
+}
+
+// A program that is looked for in PATH, not a file.
+bool is_plain_name(std::string_view name) {
+  return !name.empty() && name.find_first_of("/ \t") == std::string_view::npos;
+}
+
+// What dash says: "sh: 1: jq: not found", "/tests/a.sh: 3: jq: not found".
+std::string_view not_found_by_dash(std::string_view line) {
+  constexpr std::string_view kEnd = ": not found";
+  if (!line.ends_with(kEnd)) return {};
+  line.remove_suffix(kEnd.size());
+  const size_t first = line.find(": "), second = line.find(": ", first + 1);
+  if (first == std::string_view::npos || second == std::string_view::npos) return {};
+  const auto script = line.substr(0, first), number = line.substr(first + 2, second - first - 2);
+  const bool is_ours = script == "sh" || script == "/bin/sh" || script == "dash" || script == "/bin/dash" ||
+                       script.starts_with("/tests/");
+  const bool is_numbered = !number.empty() && number.find_first_not_of("0123456789") == std::string_view::npos;
+  return is_ours && is_numbered ? line.substr(second + 2) : std::string_view();
+}
+
+// What programs say that a script starts others by: "xargs: jq: No such file or directory", "timeout: failed to run
+// command 'jq': ...". Not make: its file may be what is tested.
+std::string_view not_started(std::string_view line) {
+  if (!line.ends_with(kNoFile)) return {};
+  line.remove_suffix(kNoFile.size());
+  constexpr std::string_view kFailed = "failed to run command ";
+  for (const std::string_view starter :
+       {"xargs: ", "timeout: ", "nohup: ", "nice: ", "stdbuf: ", "env: ", "/usr/bin/env: ", "time: ", "setsid: "}) {
+    if (!line.starts_with(starter)) continue;
+    auto name = line.substr(starter.size());
+    if (name.starts_with(kFailed)) name.remove_prefix(kFailed.size());
+    name = without_quotes(name);
+    return is_plain_name(name) ? name : std::string_view();
+  }
+  return {};
+}
+
+}  // namespace
+
 std::string missing_program(std::string_view output) {
-  constexpr std::string_view kNotFound = ": command not found", kNoModule = ": No module named ",
-                             kNoFile = ": No such file or directory", kOpeningQuote = "\u2018";
-  const auto is_program_of_system = [](std::string_view path) {
-    return std::ranges::any_of(
-        std::array<std::string_view, 6>{"/usr/bin/", "/usr/local/bin/", "/bin/", "/usr/sbin/", "/sbin/", "/usr/games/"},
-        [&](std::string_view folder) { return path.starts_with(folder); });
-  };
+  constexpr std::string_view kNoModule = ": No module named ";
+  constexpr std::string_view kNoFileOfPython = "FileNotFoundError: [Errno 2] No such file or directory: ";
+  bool is_of_tests = false, is_starting = false;  // in a traceback of Python's: from a test to what starts programs
   for (auto line : split(output, '\n')) {
     line = trim(line);
     const auto said = said_by_script(line);
     if (said.ends_with(kNotFound)) return std::string(said.substr(0, said.size() - kNotFound.size()));
-    // By its whole path, or by way of env.
+    // By its whole path.
     if (said.ends_with(kNoFile) && is_program_of_system(said))
       return std::string(said.substr(0, said.size() - kNoFile.size()));
-    for (const std::string_view env : {"env: ", "/usr/bin/env: "}) {
-      const size_t quoted = env.size() + kOpeningQuote.size();
-      if (line.starts_with(env) && line.substr(env.size()).starts_with(kOpeningQuote) && line.ends_with(kNoFile) &&
-          line.size() > quoted + kOpeningQuote.size() + kNoFile.size())
-        return std::string(line.substr(quoted, line.size() - quoted - kOpeningQuote.size() - kNoFile.size()));
+    if (const auto name = not_found_by_dash(line); !name.empty()) return std::string(name);
+    if (const auto name = not_started(line); !name.empty()) return std::string(name);
+    if (line.starts_with("File \"") && line.find("/subprocess.py\"") == std::string_view::npos)
+      is_of_tests = line.starts_with("File \"/tests/");
+    is_starting |= is_of_tests && line.find("in _execute_child") != std::string_view::npos;
+    if (line.starts_with(kNoFileOfPython)) {
+      const auto name = without_quotes(line.substr(kNoFileOfPython.size()));
+      if (is_starting && is_plain_name(name)) return std::string(name);
+      is_starting = false;
     }
     // `python3 -m pytest` where there is no pytest.
     const size_t module = line.find(kNoModule);
@@ -182,6 +239,24 @@ std::string missing_program(std::string_view output) {
     if (name == "pytest" || name == "uv" || name == "nose" || name == "tox") return std::string(name);
   }
   return "";
+}
+
+std::string failure_of_script(const CommandCheck& check, std::string_view output) {
+  for (auto line : split(output, '\n')) {
+    line = trim(line);
+    const auto said = said_by_script(line);
+    if (said.empty()) continue;
+    // Bash stumbles over line ends that it does not read, and goes on.
+    if (has_windows_lines(check)) return "stumbled over its line ends";
+    constexpr std::string_view kDenied = ": Permission denied";
+    if (said.starts_with("/tests/") && said.ends_with(kDenied))
+      return fmt::format("could not run {}, which has no mode of a program",
+                         said.substr(0, said.size() - kDenied.size()));
+  }
+  return output.find(": bad interpreter: ") != std::string_view::npos &&
+                 output.find("/tests/") != std::string_view::npos
+             ? "could not run a script of /tests, whose interpreter is not there"
+             : "";
 }
 
 bool is_out_of_time(const ToolOutcome& outcome) {

@@ -30,9 +30,14 @@ Result<Rewards> read_rewards(std::string_view printed);
 // The end of an output, which is where tests say what failed.
 std::string last_lines(std::string_view output);
 
-// The program that a script of tests called and this machine does not have, by what bash and Python say of it; empty
-// where there is none. Only what the script says itself counts, not what it runs.
+// The program that a script of tests called and this machine does not have, by what shells, Python, and what starts
+// programs (timeout, xargs, env) say of it; empty where there is none. Only what the script says itself counts, not
+// what it runs.
 std::string missing_program(std::string_view output);
+
+// What else went wrong in a script of tests by itself, in words that follow its name: line ends of Windows in a script
+// that it runs, a script that is no program. Empty where nothing did.
+std::string failure_of_script(const CommandCheck& check, std::string_view output);
 
 // Whether a command was ended by its time, and whether that was less than what the task gives it.
 bool is_out_of_time(const ToolOutcome& outcome);

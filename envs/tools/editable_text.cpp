@@ -11,10 +11,25 @@
 namespace tandem::envs {
 namespace {
 
-constexpr size_t kNewLine = static_cast<size_t>(-1);
+// Whether the first bytes are letters of two bytes each, the higher one at `high` (0 or 1): some of them are Latin or
+// line ends, all are such as texts have.
+bool are_wide_letters(std::string_view begin, size_t high) {
+  size_t latin = 0;
+  for (size_t i = 0; i + 1 < begin.size(); i += 2) {
+    const unsigned upper = static_cast<unsigned char>(begin[i + high]);
+    const unsigned lower = static_cast<unsigned char>(begin[i + 1 - high]);
+    const unsigned letter = upper << 8 | lower;
+    const bool is_end = letter == '\n' || letter == '\r' || letter == '\t';
+    if ((letter < 0x20 && !is_end) || letter == 0x7F || letter >= 0xFFFE) return false;
+    latin += upper == 0 && lower < 0x7F ? 1 : 0;
+  }
+  return latin > 0;
+}
 
-// Of each line of `after`, which one of `before` it is, in order; kNewLine where it is none. The longest such sequence
-// where the part that differs is small; else one that goes from line to line and looks a little ahead.
+}  // namespace
+
+// The longest such sequence where the part that differs is small; else one that goes from line to line and looks a
+// little ahead.
 std::vector<size_t> lines_that_stay(const std::vector<std::string_view>& before,
                                     const std::vector<std::string_view>& after) {
   constexpr size_t kMostPairs = 4'000'000, kLookAhead = 500;
@@ -61,21 +76,25 @@ std::vector<size_t> lines_that_stay(const std::vector<std::string_view>& before,
   return kept;
 }
 
-}  // namespace
-
 std::string why_utf16(std::string_view content, std::string_view name) {
-  const bool little = content.starts_with("\xFF\xFE"), big = content.starts_with("\xFE\xFF");
-  // Without a mark: every other byte of the beginning is zero, as in Latin text.
+  std::string kind, file(name);
   const auto begin = content.substr(0, 200);
-  size_t zeros[2] = {0, 0};
-  for (size_t i = 0; i < begin.size(); ++i) zeros[i % 2] += begin[i] == '\0' ? 1 : 0;
-  const size_t half = begin.size() / 2;
-  const bool bare_little = half >= 4 && zeros[1] * 10 >= half * 9 && zeros[0] == 0;
-  const bool bare_big = half >= 4 && zeros[0] * 10 >= half * 9 && zeros[1] == 0;
-  if (!little && !big && !bare_little && !bare_big) return "";
-  const std::string kind = big || bare_big ? "UTF-16BE" : "UTF-16LE", file(name);
-  return "\"" + file + "\" is text in " + kind + ", which the file tools cannot read or edit; `iconv -f " +
-         (little || big ? std::string("UTF-16") : kind) + " -t UTF-8 " + file + "` shows it";
+  bool has_mark = true;
+  if (content.starts_with(std::string_view("\xFF\xFE\0\0", 4)) ||
+      content.starts_with(std::string_view("\0\0\xFE\xFF", 4)))
+    kind = "UTF-32";
+  else if (content.starts_with("\xFF\xFE"))
+    kind = "UTF-16LE";
+  else if (content.starts_with("\xFE\xFF"))
+    kind = "UTF-16BE";
+  else if (begin.find('\0') != std::string_view::npos && content.size() % 2 == 0) {
+    has_mark = false;
+    kind = are_wide_letters(begin, 1) ? "UTF-16LE" : are_wide_letters(begin, 0) ? "UTF-16BE" : "";
+  }
+  if (kind.empty()) return "";
+  const auto from = has_mark && kind != "UTF-32" ? std::string("UTF-16") : kind;
+  return "\"" + file + "\" is text in " + kind + ", which the file tools cannot read or edit; `iconv -f " + from +
+         " -t UTF-8 " + file + "` shows it";
 }
 
 ForeignByte foreign_byte(std::string_view content) {
@@ -106,7 +125,9 @@ Result<EditableText> EditableText::of(std::string_view content, std::string_view
 
 std::string EditableText::adapted(std::string_view given) const {
   if (given.starts_with(kByteOrderMark)) given.remove_prefix(kByteOrderMark.size());
-  return windows_.empty() ? std::string(given) : replaced(given, "\r\n", "\n");
+  // Where there are no line ends yet, those of the new lines stay as they are.
+  const bool has_ends = text_.find('\n') != std::string::npos;
+  return has_ends ? replaced(given, "\r\n", "\n") : std::string(given);
 }
 
 std::string EditableText::restored(std::string_view edited) const {

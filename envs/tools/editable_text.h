@@ -16,7 +16,7 @@ inline constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 class EditableText {
  public:
-  // kInvalid for UTF-16, by what it is and how it becomes UTF-8; `name` is the file's.
+  // kInvalid for UTF-16 and UTF-32, by what it is and how it becomes UTF-8; `name` is the file's.
   static Result<EditableText> of(std::string_view content, std::string_view name);
 
   const std::string& text() const { return text_; }
@@ -33,7 +33,12 @@ class EditableText {
   std::vector<bool> windows_;  // of each line end, whether it is \r\n; empty where none is
 };
 
-// Why `content` is UTF-16 and no tool edits it; empty where it is not.
+// Of each line of `after`, which one of `before` it is, in order; kNewLine where it is none.
+inline constexpr size_t kNewLine = static_cast<size_t>(-1);
+std::vector<size_t> lines_that_stay(const std::vector<std::string_view>& before,
+                                    const std::vector<std::string_view>& after);
+
+// Why `content` is UTF-16 or UTF-32 and no tool edits it; empty where it is not.
 std::string why_utf16(std::string_view content, std::string_view name);
 
 // The first byte that is no UTF-8, as a line (from 1) and its value; the line is 0 where all of it is.

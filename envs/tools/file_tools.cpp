@@ -25,9 +25,10 @@ std::string numbered(size_t line, std::string_view text) {
 Status replace_content(const fs::path& path, std::string_view content) {
   struct stat old {};
   const bool exists = stat(path.c_str(), &old) == 0;
-  const auto temporary = path.parent_path() / ("." + path.filename().string() + ".tandem-new");
+  const auto temporary = name_beside(path, ".tandem-new");
+  unlink(temporary.c_str());  // whatever has the name, a pipe among others, which opening would wait for
   {
-    FileDescriptor file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644));
+    FileDescriptor file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644));
     if (!file) return Status::from_errno(path.filename().string(), errno);
     Status written = write_all(file.get(), content, path.filename().string());
     if (written && exists && fchmod(file.get(), old.st_mode & 07777) != 0) {

@@ -26,10 +26,26 @@ size_t closing_brace(std::string_view pattern, size_t begin) {
 
 size_t opening_brace(std::string_view pattern) {
   for (size_t i = 0; i < pattern.size(); ++i) {
-    if (pattern[i] == '\\') ++i;
-    if (i < pattern.size() && pattern[i] == '{') return i;
+    if (pattern[i] == '\\')
+      ++i;
+    else if (pattern[i] == '{')
+      return i;
   }
   return std::string_view::npos;
+}
+
+// Outside of braces within.
+bool has_comma(std::string_view inside) {
+  int depth = 0;
+  for (size_t i = 0; i < inside.size(); ++i) {
+    if (inside[i] == '\\')
+      ++i;
+    else if (inside[i] == ',' && depth == 0)
+      return true;
+    else
+      depth += inside[i] == '{' ? 1 : inside[i] == '}' ? -1 : 0;
+  }
+  return false;
 }
 
 Status expand_braces(const std::string& pattern, std::vector<std::string>& expanded) {
@@ -44,6 +60,10 @@ Status expand_braces(const std::string& pattern, std::vector<std::string>& expan
   if (close == std::string::npos) return Status::invalid("the pattern has a \"{\" that is not closed by \"}\"");
   int depth = 0;
   size_t begin = open + 1;
+  if (!has_comma(std::string_view(pattern).substr(begin, close - begin))) {
+    const auto inside = pattern.substr(begin, close - begin);
+    return expand_braces(pattern.substr(0, open) + "\\{" + inside + "\\}" + pattern.substr(close + 1), expanded);
+  }
   for (size_t i = open + 1; i <= close; ++i) {
     if (pattern[i] == '\\') {
       ++i;
@@ -81,7 +101,79 @@ bool read_set(std::string_view pattern, size_t& at, std::vector<bool>& set) {
   return i < pattern.size();
 }
 
+// A pattern in parts, of which brackets are some.
+struct GlobPart {
+  std::string text;
+  bool is_set = false;
+};
+
+// A set whose range goes backwards is none: [user-id] is a name.
+bool has_backward_range(std::string_view set) {
+  for (size_t i = 1; i + 2 < set.size(); ++i) {
+    if (set[i] == '-' && i > 1 && static_cast<unsigned char>(set[i - 1]) > static_cast<unsigned char>(set[i + 1]))
+      return true;
+  }
+  return false;
+}
+
+std::string taken_literally(std::string_view text) {
+  std::string literal;
+  for (const char c : text) {
+    if (std::string_view("*?[]{}\\").find(c) != std::string_view::npos) literal += '\\';
+    literal += c;
+  }
+  return literal;
+}
+
+Result<std::vector<GlobPart>> parts_of(std::string_view pattern) {
+  std::vector<GlobPart> parts(1);
+  for (size_t i = 0; i < pattern.size();) {
+    if (pattern[i] != '[') {
+      const size_t length = pattern[i] == '\\' && i + 1 < pattern.size() ? 2 : 1;
+      parts.back().text += pattern.substr(i, length);
+      i += length;
+      continue;
+    }
+    std::vector<bool> set;
+    const size_t begin = i;
+    if (!read_set(pattern, i, set)) return fail(Status::invalid("the pattern has a \"[\" that is not closed by \"]\""));
+    const auto text = pattern.substr(begin, i - begin);
+    if (has_backward_range(text)) {
+      parts.back().text += taken_literally(text);
+      continue;
+    }
+    parts.push_back({std::string(text), true});
+    parts.emplace_back();
+  }
+  return parts;
+}
+
 }  // namespace
+
+Result<std::vector<std::string>> glob_meanings(std::string_view pattern) {
+  constexpr size_t kMostSets = 4;  // each by itself; of more, all or none
+  if (pattern.size() > kGlobLongest)
+    return fail(Status::invalid("the pattern is longer than " + std::to_string(kGlobLongest) + " characters"));
+  std::vector<std::string> expanded, meanings;
+  TRY(expand_braces(std::string(pattern), expanded));
+  for (const auto& each : expanded) {
+    const auto parts = TRY(parts_of(each));
+    const auto sets =
+        static_cast<size_t>(std::count_if(parts.begin(), parts.end(), [](auto& part) { return part.is_set; }));
+    const size_t ways = sets == 0 ? 1 : sets <= kMostSets ? size_t{1} << sets : 2;
+    for (size_t way = 0; way < ways; ++way) {
+      std::string meaning;
+      size_t set = 0;
+      for (const auto& part : parts) {
+        const bool is_name = part.is_set && (sets <= kMostSets ? way >> set & 1 : way) != 0;
+        meaning += is_name ? taken_literally(part.text) : part.text;
+        set += part.is_set ? 1 : 0;
+      }
+      if (std::find(meanings.begin(), meanings.end(), meaning) == meanings.end()) meanings.push_back(meaning);
+    }
+  }
+  return meanings;
+}
 
 Result<Glob::Tokens> Glob::tokens_of(std::string_view pattern) {
   Tokens tokens;

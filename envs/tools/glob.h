@@ -1,16 +1,21 @@
 // Which paths a pattern names: the globs that shells and editors have.
 //
 // `*` and `?` stay within one name, `**` as a whole name stands for any number of folders, `[a-z]` and `[!a-z]` for one
-// character, `{py,pyi}` for each of several texts, and a backslash takes the next character as it is. Names that begin
-// with a dot are names like others.
+// character, `{py,pyi}` for each of several texts, and a backslash takes the next character as it is. As in shells,
+// braces without a comma are text. Names that begin with a dot are names like others.
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/status.h"
 
 namespace tandem::envs {
+
+// All that a model may mean by a pattern, as patterns without braces: each text of its braces, and brackets both as a
+// set and as what they are, since folders are called [id]. kInvalid as Glob::parse.
+Result<std::vector<std::string>> glob_meanings(std::string_view pattern);
 
 // Value type. Thread safety: matches may be called from several threads.
 class Glob {

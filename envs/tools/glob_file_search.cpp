@@ -46,12 +46,14 @@ ToolOutcome tool_glob_file_search(const ToolContext& context, const Json& argume
     return ToolOutcome::refused("the pattern \"" + given + "\" leads outside; patterns are relative to the folder");
   }
   if (!anchored && !pattern.starts_with("**/")) pattern = "**/" + pattern;
-  const auto glob = Glob::parse(pattern);
-  if (!glob) return ToolOutcome::refused(glob.error().message());
-  // A folder that is called [id] is meant by that, too.
-  const bool has_sets = pattern.find('[') != std::string::npos && pattern.find('\\') == std::string::npos;
-  const auto literal =
-      has_sets ? Glob::parse(replaced(replaced(pattern, "[", "\\["), "]", "\\]")) : Result<Glob>(*glob);
+  const auto meanings = glob_meanings(pattern);
+  if (!meanings) return ToolOutcome::refused(meanings.error().message());
+  std::vector<Glob> globs;
+  for (const auto& meaning : *meanings) {
+    auto glob = Glob::parse(meaning);
+    if (!glob) return ToolOutcome::refused(glob.error().message());
+    globs.push_back(std::move(*glob));
+  }
 
   const auto files = files_not_ignored(context, *folder);
   if (!files) return ToolOutcome::refused(files.error().message());
@@ -60,7 +62,7 @@ ToolOutcome tool_glob_file_search(const ToolContext& context, const Json& argume
   std::vector<std::tuple<int64_t, std::string_view>> found;
   for (const auto& file : *files) {
     const auto name = std::string_view(file).substr(cut);
-    if (glob->matches(name) || (literal && literal->matches(name)))
+    if (std::any_of(globs.begin(), globs.end(), [&](const Glob& glob) { return glob.matches(name); }))
       found.emplace_back(-changed_at(context.root / file), file);
   }
   if (found.empty()) return ToolOutcome::done("No files match \"" + pattern + "\".");

@@ -2,14 +2,17 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "envs/tools/functions.h"
+#include "envs/tools/glob.h"
 #include "envs/tools/paths.h"
 #include "envs/tools/process.h"
 
 namespace tandem::envs {
 namespace {
 
+// No file has more lines than that.
 std::string number_of(const Json& arguments, const char* name) {
-  return std::to_string(arguments.at(name).get<int64_t>());
+  constexpr uint64_t kMost = 1'000'000'000;
+  return std::to_string(std::min(arguments.at(name).get<uint64_t>(), kMost));
 }
 
 bool flag(const Json& arguments, const char* name) {
@@ -20,10 +23,9 @@ std::string mode_of(const Json& arguments) {
   return arguments.contains("output_mode") ? arguments.at("output_mode").get<std::string>() : "content";
 }
 
-// As glob_file_search has them: relative to the folder or at any depth; and a folder that is called [id] is meant by
-// that, too.
-std::vector<std::string> globs_of(const Json& arguments) {
-  if (!arguments.contains("glob")) return {};
+// As glob_file_search has them: relative to the folder or at any depth, each as all that it may mean.
+Result<std::vector<std::string>> globs_of(const Json& arguments) {
+  if (!arguments.contains("glob")) return std::vector<std::string>();
   auto glob = arguments.at("glob").get<std::string>();
   const bool is_negative = glob.starts_with('!');
   if (is_negative) glob.erase(0, 1);
@@ -31,16 +33,17 @@ std::vector<std::string> globs_of(const Json& arguments) {
   const bool is_anchored = glob.starts_with(kShown);
   if (is_anchored) glob.erase(0, kShown.size() - 1);
   while (glob.starts_with("./")) glob.erase(0, 2);
-  if (!is_anchored && glob.find('/') != std::string::npos && !glob.starts_with('/') && !glob.starts_with("**/"))
-    glob.insert(0, "**/");
-  std::vector<std::string> globs = {glob};
-  if (glob.find('[') != std::string::npos && glob.find('\\') == std::string::npos)
-    globs.push_back(replaced(replaced(glob, "[", "\\["), "]", "\\]"));
-  for (auto& each : globs) each.insert(0, is_negative ? "!" : "");
+  auto globs = TRY(glob_meanings(glob));
+  for (auto& each : globs) {
+    if (!is_anchored && each.find('/') != std::string::npos && !each.starts_with('/') && !each.starts_with("**/"))
+      each.insert(0, "**/");
+    each.insert(0, is_negative ? "!" : "");
+  }
   return globs;
 }
 
-std::vector<std::string> ripgrep(const std::string& program, const Json& arguments) {
+std::vector<std::string> ripgrep(const std::string& program, const Json& arguments,
+                                 const std::vector<std::string>& globs) {
   std::vector<std::string> argv = {program,           "--no-config",       "--color=never", "--no-heading",
                                    "--with-filename", "--line-number",     "--sort=path",   "--hidden",
                                    "--glob=!.git",    "--max-columns=1000"};
@@ -53,7 +56,7 @@ std::vector<std::string> ripgrep(const std::string& program, const Json& argumen
     if (arguments.contains(name)) argv.insert(argv.end(), {name, number_of(arguments, name)});
   }
   if (arguments.contains("type")) argv.insert(argv.end(), {"--type", arguments.at("type").get<std::string>()});
-  for (const auto& glob : globs_of(arguments)) argv.push_back("--glob=" + glob);
+  for (const auto& glob : globs) argv.push_back("--glob=" + glob);
   argv.push_back("--regexp=" + arguments.at("pattern").get<std::string>());
   argv.push_back("--");
   return argv;
@@ -93,8 +96,10 @@ ToolOutcome tool_grep(const ToolContext& context, const Json& arguments) {
       arguments.at("glob").get<std::string>().find('/') != std::string::npos)
     return ToolOutcome::refused(
         "a glob with a slash needs ripgrep, which is not installed here; give a path and a glob of names");
+  const auto globs = globs_of(arguments);
+  if (!globs) return ToolOutcome::refused(globs.error().message());
   ProcessSpec spec;
-  spec.argv = !rg.empty() ? ripgrep(rg, arguments) : plain_grep(grep, arguments);
+  spec.argv = !rg.empty() ? ripgrep(rg, arguments, *globs) : plain_grep(grep, arguments);
   const auto relative = shown(context, *path);
   spec.argv.push_back(relative.empty() || relative == "." ? "./" : "./" + relative);
   spec.directory = context.root;

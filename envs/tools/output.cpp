@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "base/utf8.h"
+#include "envs/tools/escapes.h"
 
 namespace tandem::envs {
 namespace {
@@ -25,30 +26,6 @@ uint64_t bytes_of_cut(std::string_view cut) {
   return cut.size() - (kBegin.size() + digits + kEnd.size()) + bytes;
 }
 
-// Length of a terminal escape sequence at the start of `bytes` ("\x1b[31m"), 0 where there is none.
-size_t escape_length(std::string_view bytes) {
-  if (bytes.size() < 3 || bytes[0] != '\x1b' || bytes[1] != '[') return 0;
-  for (size_t i = 2; i < std::min<size_t>(bytes.size(), 32); ++i) {
-    if (bytes[i] >= '@' && bytes[i] <= '~') return i + 1;
-  }
-  return 0;
-}
-
-// Of one that sets a title or a link ("\x1b]0;title\a"), or chooses letters ("\x1b(B"); 0 where there is none.
-size_t other_escape_length(std::string_view bytes) {
-  if (bytes.size() < 2 || bytes[0] != '\x1b') return 0;
-  if (std::string_view("]PX^_").find(bytes[1]) != std::string_view::npos) {
-    for (size_t i = 2; i < std::min<size_t>(bytes.size(), 4096); ++i) {
-      if (bytes[i] == '\a') return i + 1;
-      if (bytes[i] == '\x1b' && i + 1 < bytes.size() && bytes[i + 1] == '\\') return i + 2;
-      if (bytes[i] == '\n') break;
-    }
-    return 2;
-  }
-  if (std::string_view("()*+#% ").find(bytes[1]) != std::string_view::npos) return std::min<size_t>(3, bytes.size());
-  return bytes[1] >= '0' && bytes[1] <= '~' && bytes[1] != '[' ? 2 : 0;
-}
-
 }  // namespace
 
 size_t utf8_length(std::string_view bytes) {
@@ -68,38 +45,6 @@ size_t utf8_length(std::string_view bytes) {
   if (first == 0xF0 && at(1) < 0x90) return 0;
   if (first == 0xF4 && at(1) > 0x8F) return 0;
   return length;
-}
-
-std::string as_on_terminal(std::string_view bytes) {
-  std::string text;
-  size_t line = 0;       // where it begins in the text
-  bool is_over = false;  // a \r: what comes is printed over the line
-  const auto print_over = [&] {
-    if (is_over) text.resize(line);
-    is_over = false;
-  };
-  while (!bytes.empty()) {
-    if (const size_t escape = std::max(escape_length(bytes), other_escape_length(bytes)); escape > 0) {
-      bytes.remove_prefix(escape);
-      continue;
-    }
-    const char c = bytes[0];
-    bytes.remove_prefix(1);
-    if (c == '\n') {
-      text += c;
-      line = text.size();
-      is_over = false;
-    } else if (c == '\r') {
-      is_over = true;
-    } else if (c == '\b') {
-      if (text.size() > line) text.pop_back();
-      while (text.size() > line && (static_cast<unsigned char>(text.back()) & 0xC0) == 0x80) text.pop_back();
-    } else if (c != '\a') {
-      print_over();
-      text += c;
-    }
-  }
-  return text;
 }
 
 void BoundedOutput::append(std::string_view bytes) {
@@ -147,7 +92,7 @@ std::string make_printable(std::string_view bytes) {
   std::string text;
   text.reserve(bytes.size());
   while (!bytes.empty()) {
-    if (const size_t escape = escape_length(bytes); escape > 0) {
+    if (const size_t escape = control_sequence_length(bytes); escape > 0) {
       bytes.remove_prefix(escape);
       continue;
     }

@@ -122,6 +122,16 @@ std::string missing_file(const ToolContext& context, std::string_view path) {
   return text + "; the files are: " + join(first, ", ") + (names.size() > 8 ? ", ..." : "");
 }
 
+fs::path name_beside(const fs::path& path, std::string_view ending) {
+  constexpr size_t kLongestName = 255, kDigits = 16;
+  auto name = path.filename().string();
+  if (name.size() + ending.size() >= kLongestName) {
+    const auto number = digest_of(name).hex().substr(0, kDigits);
+    name = name.substr(0, kLongestName - ending.size() - kDigits - 1) + number;
+  }
+  return path.parent_path() / ("." + name + std::string(ending));
+}
+
 uint64_t fingerprint(const fs::path& root) {
   struct Entry {
     fs::path path;

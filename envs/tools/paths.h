@@ -30,6 +30,10 @@ std::vector<std::string> files_below(const ToolContext& context, size_t limit);
 // leave out where the workspace is a repository. Needs ripgrep to know the latter; without it nothing is left out.
 Result<std::vector<std::string>> files_not_ignored(const ToolContext& context, const std::filesystem::path& folder);
 
+// A hidden name in the folder of `path`, for what is to take its place: `.NAME` and `ending`. Of a name that is too
+// long for that its beginning and a number.
+std::filesystem::path name_beside(const std::filesystem::path& path, std::string_view ending);
+
 // A number that changes when a file below the root does. Contents count for small trees, names, sizes and times for
 // large ones.
 uint64_t fingerprint(const std::filesystem::path& root);

@@ -50,7 +50,10 @@ LooseMatch match_loosely(const std::string& content, std::string_view old_text, 
   match.can_be_indented = indented.has_value();
   if (!indented) return match;
   std::vector<std::string> lines(file.begin(), file.begin() + static_cast<long>(place));
-  lines.insert(lines.end(), indented->begin(), indented->end());
+  // Lines that stay have the bytes of the file: spaces at a line's end mean something in Markdown.
+  const auto kept = lines_that_stay(wanted, new_lines);
+  for (size_t i = 0; i < new_lines.size(); ++i)
+    lines.emplace_back(kept[i] == kNewLine ? (*indented)[i] : std::string(file[place + kept[i]]));
   for (size_t i = place + wanted.size(); i < file.size(); ++i) lines.emplace_back(file[i]);
   match.content = join(lines, "\n");
   return match;
@@ -86,6 +89,7 @@ std::string named_letter(std::string_view text) {
   const auto [letter, length] = first_letter(text);
   constexpr std::pair<uint32_t, const char*> kNames[] = {{' ', "space"},
                                                          {'\t', "tab"},
+                                                         {'\r', "carriage return"},
                                                          {0xA0, "no-break space"},
                                                          {0x200B, "zero-width space"},
                                                          {0x202F, "narrow no-break space"},
@@ -206,7 +210,10 @@ std::string why_not_there(std::string_view content, std::string_view old_text, s
         "edit lines without such bytes, or use a command (`iconv -f LATIN1 -t UTF-8` makes UTF-8 of Latin-1)",
         near.empty() ? ". " : ". The nearest lines are:\n" + near, foreign.line, foreign.value, old_name);
   }
-  const auto difference = unseen_difference(content, old_text, old_name);
+  auto difference = unseen_difference(content, old_text, old_name);
+  if (content.find('\r') != std::string_view::npos && content.find('\n') == std::string_view::npos)
+    difference =
+        "The lines of the file end in a carriage return alone (\\r), which is shown as U+FFFD; give \\r between lines.";
   if (near.empty()) return difference.empty() ? "; read the file and copy the text exactly" : ". " + difference;
   return ". The nearest lines are:\n" + near + (difference.empty() ? "Copy the text exactly." : difference);
 }

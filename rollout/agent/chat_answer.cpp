@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <set>
 #include <span>
 
@@ -13,11 +14,20 @@
 namespace tandem::rollout {
 namespace {
 
-constexpr size_t kLongestWords = 400;  // of a server's error
+constexpr size_t kLongestWords = 400;          // of a server's error
+constexpr std::string_view kFailed = "error";  // what an answer ends with that a server gave up
+constexpr std::string_view kEndedByError = "the server ended its answer with an error";
 
 std::string text_at(const Json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+// In small letters: Gemini has capitals.
+std::string finish_reason_at(const Json& choice) {
+  auto reason = text_at(choice, "finish_reason");
+  for (char& c : reason) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return reason;
 }
 
 const Json* object_at(const Json& object, const char* key) {
@@ -147,7 +157,7 @@ Status ChatAnswerReader::take(std::string_view data) {
   read_use(chunk, answer_.use);
   const Json* choice = TRY(first_choice(chunk));
   if (choice == nullptr) return {};
-  if (auto reason = text_at(*choice, "finish_reason"); !reason.empty()) answer_.finish_reason = std::move(reason);
+  if (auto reason = finish_reason_at(*choice); !reason.empty()) answer_.finish_reason = std::move(reason);
   const Json* delta = object_at(*choice, "delta");
   if (delta == nullptr) return {};
   answer_.content += content_.push(content_at(*delta));
@@ -202,6 +212,7 @@ Status ChatAnswerReader::take_calls(const Json& deltas) {
 Result<ChatAnswer> ChatAnswerReader::finish() && {
   if (!done_ && answer_.finish_reason.empty())
     return fail(Status::corrupt("the server's answer broke off before its end"));
+  if (answer_.finish_reason == kFailed) return fail(Status::corrupt(std::string(kEndedByError)));
   answer_.content += content_.finish();
   answer_.reasoning += reasoning_.finish();
   for (size_t i = 0; i < answer_.calls.size(); ++i) {
@@ -222,10 +233,11 @@ Result<ChatAnswer> read_chat_answer(std::string_view body) {
   if (message == nullptr) return fail(Status::corrupt("the server's answer has no message"));
   ChatAnswer read{.content = with_whole_characters(content_at(*message)),
                   .reasoning = with_whole_characters(reasoning_at(*message)),
-                  .finish_reason = text_at(*choice, "finish_reason"),
+                  .finish_reason = finish_reason_at(*choice),
                   .model = text_at(answer, "model"),
                   .refusal = with_whole_characters(text_at(*message, "refusal"))};
   read_use(answer, read.use);
+  if (read.finish_reason == kFailed) return fail(Status::corrupt(std::string(kEndedByError)));
   take_others(*message, kOfMessage, read.others);
   make_characters_whole(read.others);
   const auto calls = message->find("tool_calls");

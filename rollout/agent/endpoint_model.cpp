@@ -22,6 +22,21 @@ bool is_passing(int status) {
   return status == 408 || status == 409 || status == 425 || status == 429 || status >= 500;
 }
 
+bool is_one_of(std::string_view reason, std::initializer_list<std::string_view> words) {
+  return std::find(words.begin(), words.end(), reason) != words.end();
+}
+
+// By what servers call it: OpenAI's, Anthropic's, Mistral's and Gemini's, in small letters.
+bool is_at_limit(std::string_view reason) {
+  return is_one_of(reason, {"length", "max_tokens", "model_length", "max_output_tokens", "context_length",
+                            "model_context_window_exceeded"});
+}
+
+bool is_filtered(std::string_view reason) {
+  return reason.starts_with("content_filter") ||
+         is_one_of(reason, {"safety", "recitation", "prohibited_content", "blocklist", "spii", "image_safety"});
+}
+
 // An account without money is told with the status of a server that is busy, and waiting does not help.
 bool is_out_of_credit(std::string_view body) {
   return body.find("insufficient_quota") != std::string_view::npos ||
@@ -116,7 +131,7 @@ Status EndpointModel::compact(AgentTurn& turn, const TurnListener& listener, con
   const ChatAnswer answer = TRY(next_answer({.text = {}, .trouble = listener.trouble}, stop));
   turn.summary = summary_of(answer);
   turn.use = answer.use;
-  if (answer.finish_reason == "length") turn.cut_by = "the server's or its own limit of tokens, in a summary";
+  if (is_at_limit(answer.finish_reason)) turn.cut_by = "the server's or its own limit of tokens, in a summary";
   if (turn.cut_by.empty() && turn.summary.empty()) turn.cut_by = "a summary without a word";
   if (!turn.cut_by.empty()) return {};
   ++compactions_;
@@ -266,8 +281,9 @@ AgentTurn EndpointModel::read(const ChatAnswer& answer, AgentTurn turn) {
   turn.model = answer.model.empty() ? settings_.model : answer.model;
   turn.use = answer.use;
   if (turn.use.completion) *turn.use.completion += of_summary;
-  if (answer.finish_reason == "length") turn.cut_by = "the server's or its own limit of tokens";
-  if (answer.finish_reason == "content_filter") turn.cut_by = "the server's content filter";
+  if (is_at_limit(answer.finish_reason)) turn.cut_by = "the server's or its own limit of tokens";
+  if (is_filtered(answer.finish_reason)) turn.cut_by = "the server's content filter";
+  if (answer.finish_reason == "refusal") turn.cut_by = "a refusal of the model's";
   if (!answer.refusal.empty()) {
     turn.cut_by = "a refusal of the model's";
     if (turn.text.empty()) turn.text = answer.refusal;

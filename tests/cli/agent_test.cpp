@@ -122,6 +122,20 @@ TEST_F(Agent, with_an_encoder_the_model_is_offered_codebase_search_and_reads_wha
               testing::StartsWith("src/session.py:1-2 (score "));
 }
 
+TEST_F(Agent, an_answer_that_was_cut_or_refused_is_no_success_by_whatever_word) {
+  for (const auto& [reason, why] : {std::pair{"refusal", "a refusal of the model's"},
+                                    {"model_length", "the server's or its own limit of tokens"},
+                                    {"MAX_TOKENS", "the server's or its own limit of tokens"},
+                                    {"content_filter: SAFETY", "the server's content filter"},
+                                    {"RECITATION", "the server's content filter"}}) {
+    ScriptedServer server;
+    const Json choice = {{"message", {{"role", "assistant"}, {"content", "Half"}}}, {"finish_reason", reason}};
+    server.answer({200, {{"Content-Type", "application/json"}}, dump_json(Json{{"choices", {choice}}})});
+    EXPECT_EQ(run(with(server, {"--json"})), 1) << reason;
+    EXPECT_EQ(events("turn").at(0)["cut_by"], why) << reason;
+  }
+}
+
 TEST_F(Agent, what_was_written_is_taken_back_by_undo_and_only_once) {
   ScriptedServer server;
   script_an_edit(server);

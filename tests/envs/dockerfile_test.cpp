@@ -7,6 +7,7 @@
 #include "envs/episodes/validate.h"
 #include "envs/tasks/container.h"
 #include "envs/tasks/dockerfile_text.h"
+#include "envs/tasks/dockerignore.h"
 #include "envs/tasks/needs.h"
 #include "envs/tasks/network_use.h"
 #include "envs/tasks/python_packages.h"
@@ -153,6 +154,41 @@ TEST(MachineVariables, are_what_the_task_says_in_their_place) {
   EXPECT_EQ(without_machine_variable("${A}b"), "${A}b") << "as Harbor has it";
 }
 
+TEST(MachineVariables, defaults_of_shells_are_read) {
+  EXPECT_EQ(without_machine_variable("${A-x}"), "x");
+  EXPECT_EQ(without_machine_variable("${A:-}"), "");
+  EXPECT_EQ(without_machine_variable("${A:+x}"), "") << "it is not set";
+  EXPECT_EQ(without_machine_variable("${A:?must be}"), std::nullopt);
+}
+
+TEST(DockerfileText, lines_go_on_as_docker_has_them) {
+  const auto rest_of = [](std::string_view text) {
+    const auto found = docker_instructions(text);
+    std::vector<std::string> rests;
+    for (const auto& each : found) rests.push_back(each.name + " " + each.rest);
+    return rests;
+  };
+  EXPECT_THAT(rest_of("RUN a \\\n\n  # c\n && b\nCMD c\n"), ElementsAre("RUN a   && b", "CMD c"));
+  EXPECT_THAT(rest_of("RUN a \\ \n b\nCMD c\n"), ElementsAre("RUN a   b", "CMD c"));
+  EXPECT_THAT(rest_of("# escape=`\nRUN a `\n b\\\nCMD c\n"), ElementsAre("RUN a   b\\", "CMD c"));
+  EXPECT_THAT(rest_of("\xEF\xBB\xBF"
+                      "FROM a\r\nRUN b \\"),
+              ElementsAre("FROM a", "RUN b"));
+  const auto texts = docker_instructions("COPY <<-A <<B /x/\n\t1\n\tA\n 2\n B\nB\n").front().texts;
+  EXPECT_EQ(texts[0].content, "1\n");
+  EXPECT_EQ(texts[1].content, " 2\n B\n") << "a space stands in front of that end";
+}
+
+TEST(DockerIgnore, leaves_out_what_docker_leaves_out) {
+  const DockerIgnore ignore(
+      "# c\n*.log\n!keep.log\n**/node_modules/**\nsecret/\n/rooted\nsub/*.tmp\n**/*.pyc\ndeep/**/x\na{b}\n");
+  for (const char* path : {"a.log", "node_modules/m.js", "p/q/node_modules/m.js", "secret/s", "rooted", "sub/a.tmp",
+                           "p/q/c.pyc", "deep/x", "deep/a/b/x", "a{b}"})
+    EXPECT_TRUE(ignore.leaves_out(path)) << path;
+  for (const char* path : {"keep.log", "p/a.log", "p/secret/s", "p/rooted", "sub/d/a.tmp", "ab"})
+    EXPECT_FALSE(ignore.leaves_out(path)) << path;
+}
+
 class Recipe : public SandboxTest {
  protected:
   Recipe() {
@@ -291,11 +327,39 @@ TEST_F(Recipe, a_solution_and_the_folders_of_volumes_are_found_in_a_folder_of_wo
 }
 
 TEST_F(Recipe, values_of_env_are_read_as_docker_reads_them) {
-  EXPECT_EQ(run("FROM x\nWORKDIR /app\nENV A=1 B=\"two words\" C=three\\ w D=a\"b c\"'d e' E='$A' F=\\$A G=\"say "
-                "\\\"$A\\\"\"\nENV H five "
-                "six\n",
-                "echo \"$A|$B|$C|$D|$E|$F|$G|$H\""),
-            "1|two words|three w|ab cd e|$A|$A|say \"1\"|five six\n");
+  EXPECT_EQ(
+      run("FROM x\nWORKDIR /app\nENV A=0\nENV A=1 B=\"two words\" C=three\\ w D=a\"b c\"'d e' E='$A' F=\\$A G=\"say "
+          "\\\"$A\\\"\"\nENV H five "
+          "six\n",
+          "echo \"$A|$B|$C|$D|$E|$F|$G|$H\""),
+      "1|two words|three w|ab cd e|$A|$A|say \"0\"|five six\n");
+}
+
+TEST_F(Recipe, variables_are_those_of_their_place_in_the_file) {
+  EXPECT_EQ(run("ARG V=1\nARG W=2\nFROM x\nARG W\nWORKDIR /app\nENV A=1\nRUN echo \"$A,${B-},${V-},$W\" > f\nENV A=2 "
+                "B=$A\nRUN echo $A,$B >> f\n",
+                "cat f; echo $A,$B"),
+            "1,,,2\n2,1\n2,1\n");
+}
+
+TEST_F(Recipe, echo_reads_letters_behind_a_backslash_where_the_image_has_dash) {
+  const std::string lines = "\nWORKDIR /app\nRUN echo 'a\\nb' > f && echo \"c\\td\" >> f\n";
+  EXPECT_EQ(run("FROM python:3.12-slim" + lines, "cat f"), "a\nb\nc\td\n");
+  EXPECT_EQ(run("FROM alpine:3" + lines, "cat f"), "a\\nb\nc\\td\n");
+  EXPECT_EQ(run("FROM debian\nSHELL [\"/bin/bash\", \"-c\"]" + lines, "cat f"), "a\\nb\nc\\td\n");
+  EXPECT_EQ(run("FROM debian\nWORKDIR /app\nRUN bash -c \"echo 'a\\nb' > f\"\n", "cat f"), "a\\nb\n");
+}
+
+TEST_F(Recipe, archives_are_unpacked_and_folders_may_stand_in_quotes) {
+  scratch_.put("pack/inner/f.txt", "of the archive\n");
+  fs::create_directories(scratch_.path / "t/environment");
+  ASSERT_EQ(system(("tar -C " + (scratch_.path / "pack").string() + " -czf " +
+                    (scratch_.path / "t/environment/x.tar.gz").string() + " inner")
+                       .c_str()),
+            0);
+  EXPECT_EQ(run("FROM x\nWORKDIR \"/app/a b\"\nADD x.tar.gz ./d\nCOPY x.tar.gz c.tar.gz\n",
+                "pwd; cat d/inner/f.txt; ls d; ls"),
+            "/app/a b\nof the archive\ninner\nc.tar.gz\nd\n");
 }
 
 TEST_F(Recipe, a_sandbox_has_the_disk_that_the_task_asks_for_within_bounds) {

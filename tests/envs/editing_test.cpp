@@ -153,6 +153,62 @@ TEST_F(Editing, grep_and_globs_find_what_is_meant) {
   EXPECT_THAT(grep("*.tsx"), HasSubstr("page.tsx"));
 }
 
+TEST_F(Editing, brackets_and_braces_of_a_glob_are_names_where_they_can_be) {
+  for (const char* name : {"app/[id]/page.ts", "app/[user-id]/page.ts", "app/[[...opt]]/p.tsx", "i/page.ts",
+                           "{{cookie.name}}/a.py", "src/a.py"})
+    scratch_.put(name, "on\n");
+  const auto found = [&](const char* glob) {
+    const auto files = call("glob_file_search", {{"glob_pattern", glob}}).output;
+    std::vector<std::string> lines;
+    for (const auto line : split_lines(files)) lines.emplace_back(line);
+    std::sort(lines.begin(), lines.end());
+    const auto sorted = lines.empty() ? "" : join(lines, "\n") + "\n";
+    const Json grep = {{"pattern", "on"}, {"glob", glob}, {"output_mode", "files_with_matches"}};
+    EXPECT_EQ(call("grep", grep).output, sorted) << glob;
+    return sorted;
+  };
+  EXPECT_EQ(found("app/[id]/page.[jt]s"), "app/[id]/page.ts\n");
+  EXPECT_EQ(found("app/[user-id]/*.ts"), "app/[user-id]/page.ts\n");
+  EXPECT_EQ(found("[id]/*.ts"), "app/[id]/page.ts\ni/page.ts\n");
+  EXPECT_EQ(found("[[...opt]]/*.ts{x,}"), "app/[[...opt]]/p.tsx\n");
+  EXPECT_EQ(found("*.{p{y,yx},tsx}"), "app/[[...opt]]/p.tsx\nsrc/a.py\n{{cookie.name}}/a.py\n");
+  EXPECT_EQ(found("{{cookie.name}}/*.py"), "{{cookie.name}}/a.py\n");
+  EXPECT_EQ(found("\\{\\{cookie.name\\}\\}/*.py"), "{{cookie.name}}/a.py\n");
+  EXPECT_THAT(call("grep", {{"pattern", "on"}, {"glob", "app/[id"}}).output, HasSubstr("is not closed by"));
+  EXPECT_TRUE(call("grep", {{"pattern", "on"}, {"-A", 18446744073709551615u}}).ok);
+}
+
+TEST_F(Editing, new_lines_end_as_those_of_the_file_and_lines_that_stay_keep_their_bytes) {
+  EXPECT_EQ(replace("a\nb\nc\n", "b", "b\r\nx"), "a\nb\nx\nc\n");
+  EXPECT_EQ(replace("one  \ntwo\nthree  \n", "one\ntwo\nthree", "one\nTWO\nthree"), "one  \nTWO\nthree  \n");
+  EXPECT_EQ(replace("if a:\n    x = 1\n    \n    y = 2\n", "x = 1\n\ny = 2", "x = 1\n\ny = 3"),
+            "if a:\n    x = 1\n    \n    y = 3\n");
+  EXPECT_EQ(replace("a\rb\r", "a\nb", "a\nc"), "refused");
+  EXPECT_THAT(said_, HasSubstr("carriage return alone"));
+}
+
+TEST_F(Editing, letters_of_two_and_four_bytes_are_called_what_they_are) {
+  const auto said_of = [&](std::string_view content) {
+    scratch_.put("f.txt", std::string(content));
+    return call("read_file", {{"target_file", "f.txt"}}).output;
+  };
+  using std::string_view_literals::operator""sv;
+  EXPECT_THAT(said_of("\xFF\xFE\0\0a\0\0\0\n\0\0\0"sv), HasSubstr("is text in UTF-32"));
+  EXPECT_THAT(said_of("\x3F\x04\x40\x04 \0\x38\x04\n\0"sv), HasSubstr("is text in UTF-16LE")) << "Cyrillic";
+  EXPECT_THAT(said_of("\x04\x3F\x04\x40\0 \x04\x38\0\n"sv), HasSubstr("is text in UTF-16BE"));
+  EXPECT_THAT(said_of("ELF\x02\x01\x01\0\0\0\0\0\0"sv), Not(HasSubstr("UTF-16"))) << "a program";
+}
+
+TEST_F(Editing, nothing_that_has_the_name_of_a_temporary_file_is_waited_for) {
+  scratch_.put("a", "x\n");
+  ASSERT_EQ(mkfifo((scratch_.path / ".a.tandem-new").c_str(), 0600), 0);
+  EXPECT_TRUE(call("write", {{"file_path", "a"}, {"contents", "y\n"}}).ok);
+  EXPECT_EQ(scratch_.get("a"), "y\n");
+  const std::string longest(255, 'n');
+  EXPECT_TRUE(call("write", {{"file_path", longest}, {"contents", "y\n"}}).ok);
+  EXPECT_EQ(scratch_.get(longest), "y\n");
+}
+
 TEST_F(Editing, arguments_are_read_as_json_schema_reads_them) {
   scratch_.put("a.txt", "1\n2\n");
   EXPECT_EQ(call("read_file", {{"target_file", "a.txt"}, {"offset", 2.0}}).output, "     2|2\n");
@@ -169,6 +225,37 @@ TEST(Output, a_terminal_shows_what_was_printed_last) {
   EXPECT_EQ(as_on_terminal("100%\r"), "100%") << "nothing was printed over it";
   EXPECT_EQ(as_on_terminal("\x1b]0;title\ahello\x1b]8;;http://x\x1b\\link\a\n"), "hellolink\n");
   EXPECT_EQ(as_on_terminal("\x1b[31mred\x1b[0m\x1b(B b\bc_\b\xC3\xA4\n"), "red c\xC3\xA4\n");
+}
+
+TEST(Output, a_terminal_is_steered_by_sequences_of_any_length) {
+  EXPECT_EQ(as_on_terminal("\x1b[1;38;2;249;138;114;48;2;139;140;134mhi\x1b[0m\n"), "hi\n");
+  EXPECT_EQ(make_printable("\x1b[1;38;2;249;138;114;48;2;139;140;134mhi\x1b[0m\n"), "hi\n");
+  EXPECT_EQ(as_on_terminal("\x1b]52;c;" + std::string(9000, 'A') + "\ahi\n"), "hi\n");
+  EXPECT_EQ(as_on_terminal("\x1b]1337;File=inline=1:AAAA\nBBBB\ahi\n"), "hi\n");
+  EXPECT_EQ(as_on_terminal("\x1b]0;title\u009Chi\n"), "hi\n");
+  EXPECT_EQ(as_on_terminal("\x1b]0;no end\nline\a\n"), "0;no end\nline\n") << "no output is lost";
+  EXPECT_EQ(as_on_terminal("cut\x1b[3"), "cut");
+  EXPECT_EQ(as_on_terminal("\x1b[?25l\x1b[>4;2mx\x1b[4:3my\0337\0338\x1bMz\x1b(B\n"), "xyz\n");
+}
+
+TEST(Output, a_terminal_goes_back_over_whole_letters_and_erases_only_what_is_printed_over) {
+  EXPECT_EQ(as_on_terminal("abc\b\n"), "abc\n");
+  EXPECT_EQ(as_on_terminal("\u00E4\bx\n"), "x\n");
+  EXPECT_EQ(as_on_terminal("\u65E5\u672C\b\bx\n"), "\u65E5x\n") << "two columns are one letter";
+  EXPECT_EQ(as_on_terminal("e\u0301\bx\n"), "x\n");
+  EXPECT_EQ(as_on_terminal("|\b/\b-\bdone\n"), "done\n");
+  EXPECT_EQ(as_on_terminal("abc\x1b[2Dxy\n"), "axy\n");
+  EXPECT_EQ(as_on_terminal("a\x1b[3Cb\n"), "a   b\n");
+}
+
+TEST(Output, a_terminal_shows_lines_as_they_were_printed_last) {
+  EXPECT_EQ(as_on_terminal("10%\x1b[1G20%\x1b[Gdone\n"), "done\n");
+  EXPECT_EQ(as_on_terminal("abc\x1b[2K\rdone\n"), "done\n");
+  EXPECT_EQ(as_on_terminal("abc\r\x1b[K\n"), "\n");
+  EXPECT_EQ(as_on_terminal("one\ntwo\n\x1b[2A\x1b[2KONE\n\x1b[2KTWO\n"), "ONE\nTWO\n");
+  EXPECT_EQ(as_on_terminal("one\ntwo\n\x1b[1FTWO\nend\n"), "one\nTWO\nend\n");
+  EXPECT_EQ(as_on_terminal("one\ntwo\n\x1b[2A\x1b[Jend\n"), "end\n");
+  EXPECT_EQ(as_on_terminal("old\n\x1b[2J\x1b[Hnew\n"), "old\nnew\n") << "what has scrolled by stays";
 }
 
 TEST_F(Editing, a_terminal_is_read_as_one) {

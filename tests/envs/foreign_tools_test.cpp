@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "envs/mcp/json_rpc.h"
 #include "envs/mcp/schema_check.h"
 
 namespace tandem::envs {
@@ -84,7 +85,16 @@ TEST(ForeignTools, the_outcome_of_a_call_is_its_texts) {
   EXPECT_EQ(read_foreign_outcome(Json::parse(R"({"content":[],"structuredContent":{"a":1}})"))->output, R"({"a":1})");
   EXPECT_EQ(read_foreign_outcome(Json::parse(R"({"content":[]})"))->output, "[no output]\n");
   EXPECT_FALSE(read_foreign_outcome(Json::parse("{}")).has_value());
+  EXPECT_FALSE(read_foreign_outcome(Json::parse(R"({"content":"words"})")).has_value()) << "it says something";
+  EXPECT_FALSE(read_foreign_outcome(Json::parse(R"({"content":null})")).has_value());
   EXPECT_FALSE(read_foreign_outcome(Json()).has_value());
+}
+
+TEST(JsonRpc, an_error_of_null_beside_a_result_is_none) {
+  const auto frame = decode_rpc_frame(R"({"jsonrpc":"2.0","id":1,"error":null,"result":{"a":1}})");
+  EXPECT_EQ(frame.messages.at(0).result, Json({{"a", 1}}));
+  EXPECT_EQ(frame.messages.at(0).error.message, "");
+  EXPECT_NE(decode_rpc_frame(R"({"jsonrpc":"2.0","id":1,"error":null})").messages.at(0).error.message, "");
 }
 
 std::string wrong(const std::string& schema, const std::string& value) {

@@ -310,5 +310,31 @@ TEST_F(Harbor, missing_parts_are_named) {
   EXPECT_THAT(all, HasSubstr("Dockerfile"));
 }
 
+TEST_F(Harbor, a_script_that_fails_by_itself_is_no_reward_whoever_says_so) {
+  const std::string zero = "\necho 0 > /logs/verifier/reward.txt\n";
+  scratch_.put("t/tests/inner.sh", "no_such_program_x --run\n");
+  scratch_.put("t/tests/inner.py", "import subprocess\nsubprocess.run(['no_such_program_x', 'a'])\n");
+  for (const char* line : {"sh -c 'no_such_program_x'", "sh /tests/inner.sh", "timeout 5 no_such_program_x",
+                           "echo a | xargs no_such_program_x", "python3 /tests/inner.py", "nohup no_such_program_x",
+                           "env no_such_program_x"}) {
+    scratch_.put("t/tests/test.sh", line + zero);
+    const auto reward = reward_of({});
+    ASSERT_FALSE(reward.has_value()) << line;
+    EXPECT_THAT(reward.error().message(), HasSubstr("it needs no_such_program_x")) << line;
+  }
+  scratch_.put("t/tests/inner.sh", "cd /app\r\nif true; then\r\n  echo 1 > /logs/verifier/reward.txt\r\nfi\r\n");
+  scratch_.put("t/tests/test.sh", zero + "bash /tests/inner.sh\n");
+  EXPECT_THAT(reward_of({}).error().message(), HasSubstr("line ends of Windows"));
+  scratch_.put("t/tests/inner.sh", "#!/bin/bash\nexit 0\n");
+  scratch_.put("t/tests/test.sh", "/tests/inner.sh" + zero);
+  EXPECT_THAT(reward_of({}).error().message(), HasSubstr("no mode of a program"));
+}
+
+TEST_F(Harbor, a_program_that_what_is_tested_lacks_is_a_reward_of_0) {
+  scratch_.put("t/tests/test.sh", "python3 /app/sol.py; cat result.txt\necho 0 > /logs/verifier/reward.txt\n");
+  EXPECT_EQ(*reward_of({"echo 'import subprocess; subprocess.run([\"no_such_program_x\"])' > sol.py"}), 0);
+  EXPECT_EQ(*reward_of({"echo 'open(\"result.txt\")' > sol.py"}), 0) << "a file that was to be made";
+}
+
 }  // namespace
 }  // namespace tandem::envs

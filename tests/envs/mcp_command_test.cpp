@@ -375,7 +375,12 @@ TEST_F(McpHttpCommand, who_may_not_ask_and_what_cannot_be_answered_is_refused_wi
   EXPECT_EQ(with({{"Origin", "http://evil.example"}}), 403);
   EXPECT_EQ(with({{"Origin", "null"}}), 403);
   EXPECT_EQ(with({{"Origin", "http://127.0.0.1:" + std::to_string(port_)}}), 200);
+  EXPECT_EQ(with({{"Host", "LOCALHOST:" + std::to_string(port_)}}), 200) << "hosts are the same in any case";
+  EXPECT_EQ(with({{"Content-Type", "Application/JSON; charset=utf-8"}}), 200);
   EXPECT_EQ(with({{"MCP-Protocol-Version", "2024-11-05"}}), 400);
+  const auto other = ask("POST /mcp", request(7, "server/discover"), {{"MCP-Protocol-Version", "2026-07-28"}});
+  EXPECT_EQ(other.status, 400);
+  EXPECT_THAT(other.body, HasSubstr("\"id\":7")) << "the client waits for it";
   EXPECT_EQ(with({{"Accept", "text/html"}}), 406);
   EXPECT_EQ(with({{"Content-Type", "text/plain"}}), 415);
   EXPECT_EQ(with({{"Mcp-Session-Id", "unknown"}}), 404);

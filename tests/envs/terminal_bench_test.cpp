@@ -111,6 +111,26 @@ TEST_F(TerminalBench, wordings_of_the_oldest_form_are_read) {
   EXPECT_EQ(task()->instruction, "Do it.");
 }
 
+TEST_F(TerminalBench, variables_of_a_service_are_read_as_compose_reads_them) {
+  const auto compose = [&](const std::string& more) {
+    scratch_.put("t/docker-compose.yaml", "x-a: {b: c}\nservices:\n  client:\n    build: .\n" + more);
+  };
+  compose("    environment:\n      MODE: ${A:-it}'${B-s}${C:+no}\n      DOLLAR: $$5\n      NONE:\n");
+  const auto read = task();
+  ASSERT_TRUE(read.has_value()) << read.error().message();
+  std::string setup;
+  for (const auto& command : read->setup) setup += command + "\n";
+  EXPECT_THAT(setup, HasSubstr("export MODE='it'\\''s'; export DOLLAR='$5';"));
+  EXPECT_THAT(setup, testing::Not(HasSubstr("NONE")));
+  compose("    deploy: {resources: {reservations: {devices: [{driver: nvidia, capabilities: [gpu]}]}}}\n");
+  EXPECT_THAT(mistakes(), HasSubstr("docker-compose.yaml:5: client: deploy asks for devices"));
+  for (const char* deploy :
+       {"{replicas: 1}", "{resources: {limits: {cpus: '2'}}}", "{resources: {reservations: {devices: []}}}"}) {
+    compose(std::string("    deploy: ") + deploy + "\n");
+    EXPECT_EQ(mistakes(), "") << deploy;
+  }
+}
+
 TEST_F(TerminalBench, what_a_sandbox_cannot_give_is_refused_by_name_and_line) {
   scratch_.put("t/task.yaml",
                "instruction: x\nparser_name: swebench\nrun_tests_in_same_shell: true\ntest_scripts: [a.sh]\n"

@@ -257,6 +257,14 @@ TEST(ChatAnswer, the_words_of_a_refusal_are_found_in_the_forms_that_servers_have
   EXPECT_LT(words_of_error(500, std::string(10'000, 'x')).size(), 500u);
 }
 
+TEST(ChatAnswer, an_answer_that_a_server_gave_up_is_none) {
+  ChatAnswerReader reader;
+  ASSERT_TRUE(reader.take(R"({"choices":[{"index":0,"delta":{"content":"half"},"finish_reason":"error"}]})"));
+  EXPECT_THAT(std::move(reader).finish().error().message(), testing::HasSubstr("ended its answer with an error"));
+  const auto whole = read_chat_answer(R"({"choices":[{"finish_reason":"ERROR","message":{"content":"half"}}]})");
+  EXPECT_FALSE(whole.has_value());
+}
+
 TEST(SpokenText, calls_and_unfinished_characters_are_held_back) {
   SpokenText spoken;
   EXPECT_EQ(spoken.grow("I look"), "I look");
