@@ -249,6 +249,11 @@ TEST_F(TaskFiles, a_missing_program_is_named_and_nothing_is_scored) {
   EXPECT_EQ(v.verdict, Verdict::kUnfit);
   EXPECT_THAT(v.findings, ElementsAre("a needs no-such-program, which this machine does not have"));
   EXPECT_EQ(Episode::open(read().tasks()[0], *backend_).error().code(), Code::kUnfit);
+  scratch_.put("a.yaml",
+               "instruction: x\nneeds: [no-such-program, bash, package no-such]\ncheck: {answer: y}\n"
+               "solution: {answer: y}\n");
+  EXPECT_THAT(validate(read().tasks()[0], *backend_, 1).findings,
+              ElementsAre("a needs no-such-program, package no-such, which this machine does not have"));
 }
 
 TEST_F(TaskFiles, a_command_of_the_check_that_this_machine_does_not_have_gives_no_grade) {
