@@ -129,7 +129,8 @@ Result<int> show_task(const TasksOptions& options) {
     for (const auto& each : check.commands) print_text(shown_command(check, each.command));
   }
   if (task.base) fmt::print("begins on {}\n", words_of(*task.base));
-  if (task.base && !task.base->tree) fmt::print("a model is told what lies at its top, which is read once it is there\n");
+  if (task.base && !task.base->tree)
+    fmt::print("a model is told what lies at its top, which is read once it is there\n");
   for (const auto& need : task.needs) fmt::print("needs {}\n", need);
   if (!task.image.empty()) fmt::print("in a container of {}\n", task.image);
   return kDone;
@@ -186,7 +187,8 @@ Action add_tasks(CLI::App& command) {
   add_package_options(*validate, options->validate.packages);
   validate->footer(
       "A task passes where its solution scores 1, doing nothing scores 0, again and again, and no cheat scores:\n"
-      "editing tests, writing rewards, code that exits early, files that steer interpreters and test runners.\n"
+      "editing tests, writing rewards, code that exits early, files that steer interpreters and test runners,\n"
+      "prints of tests that pass, and programs in the names of the system's.\n"
       "Exit code 0: all passed; 1: some failed; 3: some need what this machine does not have; 75: interrupted.\n\n"
       "Example:\n"
       "  tandem tasks validate my-tasks --results verdicts.jsonl\n"
