@@ -11,6 +11,7 @@
 #include "rollout/agent/retelling.h"
 #include "rollout/agent/transcript.h"
 #include "run/checks.h"
+#include "run/packages.h"
 #include "run/resume.h"
 #include "run/tasks.h"
 
@@ -124,6 +125,8 @@ struct DataSetWriter::State {
   rollout::Conversation conversation;
   envs::Profile profile;
   std::optional<envs::TaskSet> tasks;
+  envs::AllowList network;  // of every episode
+  std::string packages;     // what a model is told of registries
 
   Result<envs::Opening> opening_of(const Json& described) const {
     const auto split = TRY(envs::split_from(described["split"].get<std::string>()));
@@ -132,8 +135,11 @@ struct DataSetWriter::State {
     envs::TaskSpec spec{.kind = described["kind"].get<std::string>(), .split = split, .seed = 0};
     const auto [end, failed] = std::from_chars(number.data(), number.data() + number.size(), spec.seed);
     if (failed != std::errc()) return fail(Status::corrupt(fmt::format("task {} has no number", id)));
-    const auto task = TRY(tasks ? tasks->task(spec) : envs::make_task(spec));
-    return envs::opening(task, profile.tools, {}, conversation.listing(), profile.system);
+    auto task = TRY(tasks ? tasks->task(spec) : envs::make_task(spec));
+    // As an episode of the run begins.
+    task.network = TRY(task.network.with(network));
+    if (task.base) task.base->tree = TRY(envs::prepare_base(*task.base));
+    return envs::opening(task, profile.tools, {}, conversation.listing(), profile.system, packages);
   }
 
   Json line_of(const Retold& episode, const Json& facts) const {
@@ -163,7 +169,9 @@ Result<DataSetWriter> DataSetWriter::open(const fs::path& run_dir, DataFormat fo
                                                      .model = fs::weakly_canonical(run_dir).filename().string(),
                                                      .conversation = std::move(conversation),
                                                      .profile = profile,
-                                                     .tasks = std::move(tasks)}));
+                                                     .tasks = std::move(tasks),
+                                                     .network = TRY(envs::AllowList::parse(config.env.network)),
+                                                     .packages = run::packages_told(config).value_or("")}));
 }
 
 Result<std::vector<Json>> DataSetWriter::lines_of(const Json& described) {

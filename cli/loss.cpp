@@ -253,7 +253,7 @@ Action add_loss(CLI::App& command) {
       "  echo '{\"algorithm\": {\"name\": \"grpo\"}, \"logprobs\": [[-0.5, -1], [-2, -0.1]], \"rewards\": [1, 0], "
       "\"groups\": [0, 0]}' | tandem loss\n"
       "  echo '{\"algorithm\": {\"name\": \"torch\", \"script\": \"examples/losses/grpo.py\", \"options\": "
-      "[\"clip=0.1\"]}, \"logprobs\": [[-0.5, -1], [-2, -0.1]], \"rewards\": [1, 0], \"groups\": [0, 0]}' | tandem "
+      "[\"clip_low=0.1\"]}, \"logprobs\": [[-0.5, -1], [-2, -0.1]], \"rewards\": [1, 0], \"groups\": [0, 0]}' | tandem "
       "loss\n"
       "  echo '{\"algorithm\": {\"advantage\": \"distill\"}, \"logprobs\": [[-0.5, -1]], \"teacher_logprobs\": [[-0.1, "
       "-3]]}' "

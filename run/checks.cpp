@@ -102,6 +102,12 @@ Status check_inputs(const RunConfig& config) {
   if (is_tiny(config.model.path)) TRY(check_routes(config, {}));
   if (!is_tiny(config.model.path)) {
     const fs::path directory = TRY(model_to_check(config.model.path));
+    std::error_code error;
+    if (!fs::exists(directory / "config.json", error)) {
+      return Status::invalid(
+                 fmt::format("model.path: {} is no model directory: it has no config.json", directory.string()))
+          .hint("name a directory in the layout of Hugging Face, a step of a run (RUN@last), or tiny");
+    }
     const auto model = TRY(model::read_config(directory));
     const auto layout = TRY(model::parameter_layout(model));
     TRY(check_routes(config, model));

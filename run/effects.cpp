@@ -28,6 +28,9 @@ std::map<std::string, std::string> reasons_of(const RunConfig& c) {
   unless(a.correction.kind != "none",
          {"algorithm.correction.level", "algorithm.correction.low", "algorithm.correction.high"},
          "algorithm.correction.kind is none");
+  unless(a.correction.kind != "tis", {"algorithm.correction.low"},
+         "algorithm.correction.kind is tis, which holds weights above and drops none");
+  unless(a.correction.kind != "none", {"algorithm.correction.low"}, "algorithm.correction.kind is none");
   unless(masked, {"algorithm.mask_low", "algorithm.mask_high", "algorithm.penalty"},
          fmt::format("algorithm.name is {}, and these are of dppo", a.name));
   unless(!masked, {"algorithm.clip_low", "algorithm.clip_high", "algorithm.dual_clip"},
@@ -64,9 +67,16 @@ std::map<std::string, std::string> reasons_of(const RunConfig& c) {
     constexpr std::string_view kWithoutDualClip[] = {"cispo", "gmpo", "sapo", "kl_cov"};
     unless(std::ranges::find(kWithoutDualClip, a.name) == std::end(kWithoutDualClip), {"algorithm.dual_clip"},
            fmt::format("algorithm.name is {}, whose loss has no such bound", a.name));
+    constexpr std::string_view kWithoutClip[] = {"sapo", "kl_cov"};
+    unless(std::ranges::find(kWithoutClip, a.name) == std::end(kWithoutClip),
+           {"algorithm.clip_low", "algorithm.clip_high"},
+           fmt::format("algorithm.name is {}, whose loss has no clip", a.name));
     for (const std::string& key : trainer::keys_of_other_losses(*algorithm))
       reasons[key] = fmt::format("algorithm.name is {}", a.name);
   }
+  unless(c.reward.effort > 0,
+         {"reward.effort_token", "reward.effort_call", "reward.effort_turn", "reward.effort_k", "reward.effort_q"},
+         "reward.effort is 0");
   const auto& own = c.reward.own;
   unless(!own.command.empty(), {"reward.place"}, "reward.command is empty");
   unless(!own.http.empty(), {"reward.key_env", "reward.key_file"}, "reward.http is empty");
@@ -93,6 +103,9 @@ std::map<std::string, std::string> reasons_of(const RunConfig& c) {
   unless(!c.tasks.path.empty(), {"tasks.recipes", "tasks.heldout_share"}, "tasks.path names no set of tasks");
   unless(c.tasks.path.empty(), {"tasks.kinds"}, "tasks.path names a set, whose kinds are chosen by tasks.set_kinds");
   unless(c.tasks.heldout > 0, {"tasks.heldout_samples", "tasks.heldout_every", "tasks.floors"}, "tasks.heldout is 0");
+  unless(c.tasks.heldout_every <= c.run.steps, {"tasks.heldout_every"},
+         fmt::format("the run has {} steps", c.run.steps));
+  unless(!c.env.external.empty(), {"env.external_seconds", "env.external_programs"}, "env.external names none");
   unless(c.rollout.workers > 1, {"rollout.steal_from"}, "there is one rollout worker, and nobody to steal from");
   unless(c.env.hosts != std::vector<std::string>{std::string(kLocalHost)}, {"env.key"},
          "env.hosts names none but local");

@@ -16,6 +16,11 @@ Result<std::shared_ptr<envs::PackageCache>> packages_of_run(const RunConfig& con
   return open_packages(config, run_dir / envs::kLockName);
 }
 
+Result<std::string> packages_told(const RunConfig& config) {
+  const auto packages = TRY(open_packages(config, {}));
+  return packages ? packages->told() : "";
+}
+
 Result<Json> probe_packages(const RunConfig& config) {
   const auto packages = TRY(open_packages(config, {}));
   if (!packages) return Json();

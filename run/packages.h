@@ -12,6 +12,9 @@ namespace tandem::run {
 // run that is resumed sees the same pages. Errors as PackageCache::open's.
 Result<std::shared_ptr<envs::PackageCache>> packages_of_run(const RunConfig& config, const fs::path& run_dir);
 
+// What a model is told of the registries of a run; empty where it names none.
+Result<std::string> packages_told(const RunConfig& config);
+
 // Whether each registry answers, for who is about to start the run; null where it names none.
 Result<Json> probe_packages(const RunConfig& config);
 

@@ -253,7 +253,7 @@ Result<int> work_on(const AgentOptions& o, const fs::path& folder, envs::Sandbox
   if (may_write(o, record.end, changes, ask))
     written = TRY(write_back_with_undo(store, folder, o.task, changes, identity));
   const int code = exit_code(record, written, interrupt.requested());
-  view->ends({.record = &record, .changes = changes, .written = written, .exit_code = code});
+  view->ends({.record = &record, .changes = changes, .written = written, .exit_code = code, .is_dry = o.dry_run});
   TRY(std::move(recorded));
   return code;
 }

@@ -107,7 +107,8 @@ class PeopleView final : public AgentView {
     if (summary.written.empty()) {
       say("\nNothing was written back.\n");
       if (wanted == 0 || rollout::is_whole(record.end)) return;
-      say("What is there may be half of something; --yes writes it all the same.\n");
+      say("What is there may be half of something; --yes{} writes it all the same.\n",
+          summary.is_dry ? " in place of --dry-run" : "");
       if (record.end != AgentEnd::kCircles && record.end != AgentEnd::kTurns) return;
       return say("A model that learned on tasks which end with the first change needs --end-on-change.\n");
     }

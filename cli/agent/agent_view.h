@@ -19,6 +19,7 @@ struct AgentSummary {
   std::span<const envs::Change> changes;
   std::span<const envs::WrittenChange> written;  // as many as the changes, or none where nothing was written back
   int exit_code = 0;
+  bool is_dry = false;  // nothing was to be written back
 };
 
 struct AgentBeginning {

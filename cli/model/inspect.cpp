@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/model/inspection.h"
+#include "run/run_step.h"
 
 namespace tandem::cli {
 
@@ -95,7 +96,12 @@ void print(const std::string& path, const Json& found) {
 
 Result<int> run_inspect(const InspectOptions& options) {
   InspectionSettings settings = options.settings;
-  settings.path = options.path;
+  // Of a step the model is written only where it is asked for the numbers.
+  settings.path =
+      TRY(settings.numbers ? run::model_directory(options.path) : run::model_to_check(options.path)).string();
+  std::error_code error;
+  if (!fs::exists(settings.path, error))
+    return fail(Status::invalid(fmt::format("there is no file or folder {}", options.path)));
   const Json found = inspect(settings);
   if (options.json)
     fmt::print("{}\n", dump_json_line(found));
@@ -110,9 +116,9 @@ Action add_inspect(CLI::App& command) {
   auto options = std::make_shared<InspectOptions>();
   command
       .add_option("MODEL", options->path,
-                  "Model directory, directory of an adapter or a sentence encoder, .safetensors or .gguf file")
-      ->required()
-      ->check(CLI::ExistingPath);
+                  "Model directory, directory of an adapter or a sentence encoder, .safetensors or .gguf file, or a "
+                  "step of a run: RUN@12, RUN@last, RUN@best")
+      ->required();
   command
       .add_option("--context", options->settings.context, "Tokens a sequence, for the memory (default: the model's)")
       ->check(CLI::Range(1, 1 << 24));

@@ -249,6 +249,11 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
     if (fs::exists(run_dir / "config.resolved.json"))
       return fail(Status::invalid(fmt::format("{} has just been taken by another run", run_dir.string())));
   }
+  // Before what is asked for is kept: a start that is refused leaves the values as they were.
+  if (exists && fs::exists(run_dir / "model" / "config.json")) {
+    const uint64_t reserve = TRY(growth_of(run_dir / "model")).reserve();
+    TRY(run::DiskWatch(run_dir, TRY(run::disk_limit_of(config)), reserve, clock).room());
+  }
   if (!exists && !options.config.empty())
     TRY(write_file(run_dir / "config.yaml", TRY(read_file(options.config, 1 << 20))));
   if (tasks && !exists) TRY(run::record_tasks(config, *tasks, run_dir));

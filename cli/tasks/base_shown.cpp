@@ -5,14 +5,14 @@
 #include "base/text.h"
 
 namespace tandem::cli {
-namespace {
-
 std::optional<envs::BaseTree> unpacked(const envs::TaskBase& base) {
   if (base.tree) return base.tree;
   if (!envs::is_prepared(base)) return std::nullopt;
   auto tree = envs::prepare_base(base);
   return tree ? std::optional(std::move(*tree)) : std::nullopt;
 }
+
+namespace {
 
 const char* kind_of(const envs::TaskBase& base) {
   switch (base.kind) {

@@ -1,6 +1,7 @@
 // What tasks begin on without a copy, as `tandem tasks` tells it.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "base/json.h"
@@ -8,6 +9,8 @@
 
 namespace tandem::cli {
 
+// What a base is on this machine; nothing where it is not unpacked here yet.
+std::optional<envs::BaseTree> unpacked(const envs::TaskBase& base);
 // {kind, source, commit, digest, files, bytes}; null where it has none. Files and bytes are null until it is unpacked
 // on this machine, which nothing here does.
 Json json_of(const std::optional<envs::TaskBase>& base);

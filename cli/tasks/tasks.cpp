@@ -78,8 +78,19 @@ void print_text(std::string_view text) {
   for (const auto line : split(trim(text), '\n')) fmt::print("    {}\n", line);
 }
 
+// Of a script of tests what stands around it is the grader's: folders, PATH, variables.
+std::string shown_command(const envs::CommandCheck& check, const std::string& command) {
+  for (const char* script : {"test.sh", "run-tests.sh"}) {
+    if (!check.verifier.empty() && check.files.contains("tandem-tests/" + std::string(script)))
+      return "bash /tests/" + std::string(script);
+  }
+  return command;
+}
+
 Result<int> show_task(const TasksOptions& options) {
-  const auto task = TRY(one_task(options));
+  auto task = TRY(one_task(options));
+  // A model is told what lies at the top of the base.
+  if (task.base && !task.base->tree) task.base->tree = unpacked(*task.base);
   std::optional<rollout::Conversation> conversation;
   if (!options.model.empty())
     conversation = TRY(rollout::Conversation::load(TRY(run::model_to_check(options.model)), {.now = local_time()}));
@@ -114,9 +125,12 @@ Result<int> show_task(const TasksOptions& options) {
   }
   fmt::print("\nchecked by {}{}\n", check_of(task), task.steps.empty() ? "" : " in the first step");
   if (task.expectation.commands) {
-    for (const auto& each : task.expectation.commands->commands) print_text(each.command);
+    const auto& check = *task.expectation.commands;
+    for (const auto& each : check.commands) print_text(shown_command(check, each.command));
   }
   if (task.base) fmt::print("begins on {}\n", words_of(*task.base));
+  if (task.base && !task.base->tree)
+    fmt::print("a model is told what lies at its top, which is read once it is there\n");
   for (const auto& need : task.needs) fmt::print("needs {}\n", need);
   if (!task.image.empty()) fmt::print("in a container of {}\n", task.image);
   return kDone;
@@ -173,7 +187,8 @@ Action add_tasks(CLI::App& command) {
   add_package_options(*validate, options->validate.packages);
   validate->footer(
       "A task passes where its solution scores 1, doing nothing scores 0, again and again, and no cheat scores:\n"
-      "editing tests, writing rewards, code that exits early, files that steer interpreters and test runners.\n"
+      "editing tests, writing rewards, code that exits early, files that steer interpreters and test runners,\n"
+      "prints of tests that pass, and programs in the names of the system's.\n"
       "Exit code 0: all passed; 1: some failed; 3: some need what this machine does not have; 75: interrupted.\n\n"
       "Example:\n"
       "  tandem tasks validate my-tasks --results verdicts.jsonl\n"

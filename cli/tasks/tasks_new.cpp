@@ -28,7 +28,7 @@ what you do not need. Links, pictures and scripts may lie beside them; only .yam
 - `code/` is checked by commands in a fresh sandbox (`commands`), with files that the model never sees (`check: files`).
 - `cheat.sh` does what a task should not let pass. Try one of your own on each task: the reward must be 0.
 
-    tandem tasks validate .                              # solutions score 1, doing nothing and five usual cheats 0
+    tandem tasks validate .                              # solutions score 1, doing nothing and the usual cheats 0
     tandem tasks try . code/mend_total < cheat.sh        # reward 0
     tandem tasks show . settings/raise_limit             # what a model meets
 )"},

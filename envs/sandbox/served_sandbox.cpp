@@ -158,6 +158,17 @@ Result<ToolOutcome> ServedSandbox::call(std::string_view name, const Json& argum
       if (tool.name == name) return call_foreign(*server, tool, arguments, stop);
     }
   }
+  // The sandbox knows its own tools alone; those of servers are named here.
+  if (!servers_.empty() && find_tool(name) == nullptr) {
+    auto offered = spec_.tools.empty() ? tool_names() : spec_.tools;
+    for (const auto& server : servers_) {
+      for (const auto& tool : server->tools()) offered.push_back(tool.name);
+    }
+    const auto near = nearest(name, std::vector<std::string_view>(offered.begin(), offered.end()));
+    return ToolOutcome::refused(
+        "there is no tool \"" + make_printable(name) + "\"" +
+        (near.empty() ? "; the tools are " + join(offered, ", ") : "; did you mean \"" + near + "\"?"));
+  }
   std::string fields;
   put_text(fields, name);
   put_text(fields, dump_json(arguments));

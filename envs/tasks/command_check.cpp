@@ -162,7 +162,10 @@ Term judge(const CheckCommand& command, const ToolOutcome& outcome) {
 }
 
 CheckCommand reported(CheckCommand command) {
-  command.command = "(" + command.command + "\n); test $? -lt 124";
+  // A program that is not there keeps its code, by which the lack is told from tests that fail.
+  command.command =
+      "(" + command.command +
+      "\n); tandem_end=$?; if test $tandem_end -eq 127; then (exit 127); else test $tandem_end -lt 124; fi";
   command.exit_code = 0;
   return command;
 }
@@ -200,6 +203,29 @@ bool is_of_task(const Task& task, const std::string& program) {
                      [&](const auto& file) { return is_named("/" + file.first) || is_named(file.second); });
 }
 
+// Whether the instruction or the solution says the name of a program at all: a command of the check may find by PATH
+// what the model was to make.
+bool is_made(const Task& task, const std::string& program) {
+  const auto is_said = [&](const std::string& text) { return text.find(program) != std::string::npos; };
+  if (is_said(task.instruction)) return true;
+  for (const auto& turn : task.solution.turns) {
+    if (std::any_of(turn.begin(), turn.end(), [&](const auto& call) { return is_said(dump_json(call.arguments)); }))
+      return true;
+  }
+  return std::any_of(task.solution.files.begin(), task.solution.files.end(),
+                     [&](const auto& file) { return is_said(file.first); });
+}
+
+std::string_view last_line(std::string_view output) {
+  output = trim(output);
+  return output.substr(output.rfind('\n') + 1);
+}
+
+Status no_program(const CheckCommand& command, const std::string& program, std::string_view output) {
+  return Status::invalid(fmt::format("no grade: `{}` needs {}, which this machine does not have; its output ends:\n{}",
+                                     command.command, program, last_lines(output)));
+}
+
 // What the script that was run last has left, which is never nothing.
 Result<Term> term_of_rewards(const Task& task, const ToolOutcome& script, const ToolOutcome& printed) {
   const CommandCheck& check = *task.expectation.commands;
@@ -225,21 +251,25 @@ Result<Term> term_of_report(const Task& task, const ReportChannel::Reading& read
     return fail(
         Status::invalid(fmt::format("no grade: {}: {}; the output ends:\n{}", who, unheard, last_lines(output))));
   }
-  if (!why_none.empty()) return Term{.why = why_none + "\n" + last_lines(output)};
-  const auto why = why_not_passed(report, *check.tests);
-  if (why.empty()) return Term{.value = 1, .share = 1};
   const auto missing = missing_program(output);
   const bool has_stopped = !missing.empty() && !is_of_task(task, missing);
+  // A Python without pytest says as little as one that the code under test has ended; it says why.
+  if (!why_none.empty() && !has_stopped) return Term{.why = why_none + "\n" + last_lines(output)};
+  auto why = why_not_passed(report, *check.tests);
+  if (why.empty()) why = why_none;
+  if (why.empty()) return Term{.value = 1, .share = 1};
   // Named tests that are not there have failed: what was left behind may keep all of them from being found.
   const bool is_silent = report.empty() && check.tests->empty();
   if (!check.verifier.empty() && (is_silent || has_stopped))
     return fail(no_verdict(check, "gave no verdict: " + why, output));
+  if (has_stopped && report.empty() && missing_program(last_line(output)) == missing)
+    return fail(no_program(check.commands.back(), missing, output));
   return Term{.why = why + "; the output ends:\n" + last_lines(output),
               .share = share_that_passed(report, *check.tests)};
 }
 
 // Of a command of the check that did otherwise than it must.
-Status check_program(const CheckCommand& command, const ToolOutcome& outcome) {
+Status check_program(const Task& task, const CheckCommand& command, const ToolOutcome& outcome) {
   constexpr int kNoProgram = 127;
   if (is_out_of_time(outcome) && is_cut_short(command, outcome)) {
     return Status::invalid(fmt::format(
@@ -248,9 +278,8 @@ Status check_program(const CheckCommand& command, const ToolOutcome& outcome) {
         command.command, outcome.seconds, command.seconds, last_lines(outcome.output)));
   }
   const auto missing = outcome.exit_code == kNoProgram ? missing_program(outcome.output) : "";
-  if (missing.empty()) return {};
-  return Status::invalid(fmt::format("no grade: `{}` needs {}, which this machine does not have; its output ends:\n{}",
-                                     command.command, missing, last_lines(outcome.output)));
+  if (missing.empty() || is_of_task(task, missing) || is_made(task, missing)) return {};
+  return no_program(command, missing, outcome.output);
 }
 
 }  // namespace
@@ -282,7 +311,7 @@ Result<Term> run_commands(const Task& task, const Files& left_behind, const std:
     command.command = check.commands[i].command;
     auto term = judge(command, outcomes[i]);
     if (term.value == 1) continue;
-    TRY(check_program(command, outcomes[i]));
+    TRY(check_program(task, command, outcomes[i]));
     term.share = static_cast<double>(i) / static_cast<double>(commands.size());
     return term;
   }

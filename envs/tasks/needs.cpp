@@ -1,6 +1,7 @@
 #include "envs/tasks/needs.h"
 
 #include "base/file.h"
+#include "base/text.h"
 #include "envs/tasks/python_packages.h"
 #include "envs/tools/process.h"
 
@@ -30,14 +31,19 @@ std::vector<std::string> python_needs(const Task& task) {
 }
 
 Status check_needs(const Task& task, bool installs_python) {
+  std::vector<std::string> missing;
+  bool all_of_python = true;
   for (const auto& need : task.needs) {
     const bool of_python = need.starts_with(kPython);
     if ((of_python && installs_python) || is_there(need)) continue;
-    return Status::unfit(task.name + " needs " + need + ", which this machine does not have")
-        .hint(of_python ? "install it, name a registry (env.packages.pypi), or leave the task out"
-                        : "install it, or leave the task out");
+    missing.push_back(need);
+    all_of_python = all_of_python && of_python;
   }
-  return {};
+  if (missing.empty()) return {};
+  const std::string what = missing.size() == 1 ? "it" : "them";
+  return Status::unfit(task.name + " needs " + join(missing, ", ") + ", which this machine does not have")
+      .hint(all_of_python ? "install " + what + ", name a registry (env.packages.pypi), or leave the task out"
+                          : "install " + what + ", or leave the task out");
 }
 
 }  // namespace tandem::envs

@@ -121,7 +121,8 @@ ReportChannel::Reading ReportChannel::read(std::string_view output) const {
   std::vector<std::string_view> printed;
   for (const auto line : split(output, '\n')) {
     if (!line.starts_with(kReportLine) || !line.ends_with(kReportLineEnd)) {
-      printed.push_back(line);
+      // That the grader's own folders stand before each other says nothing of the task.
+      if (!line.starts_with("[tests run /tmp/tandem-report/bin/")) printed.push_back(line);
       continue;
     }
     // "NUMBER KIND JSON MAC", signed up to the last space.

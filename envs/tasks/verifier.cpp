@@ -90,12 +90,12 @@ Result<Rewards> read_text_reward(std::string_view text) {
   return rewards;
 }
 
-// "/tests/test.sh: line 3: " or "bash: line 1: ", with what follows.
+// "/tests/test.sh: line 3: " or "/usr/bin/bash: line 1: ", with what follows.
 std::string_view said_by_script(std::string_view line) {
   const size_t mark = line.find(": line ");
   if (mark == std::string_view::npos) return {};
   const auto script = line.substr(0, mark);
-  if (script != "bash" && !script.starts_with("/tests/")) return {};
+  if (script != "bash" && !script.ends_with("/bin/bash") && !script.starts_with("/tests/")) return {};
   const auto rest = line.substr(mark + 7);
   const size_t colon = rest.find(": ");
   const bool numbered = colon != std::string_view::npos && colon > 0 &&

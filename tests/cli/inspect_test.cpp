@@ -34,6 +34,17 @@ TEST_F(Inspect, a_model_directory_tells_its_shape_and_what_it_takes) {
   EXPECT_NE(text(output()).find("to train"), std::string::npos) << text(output());
 }
 
+TEST_F(Inspect, a_run_is_refused_with_what_its_name_could_mean_and_what_is_not_there_is_said) {
+  fs::create_directories(root() / "a-run");
+  ASSERT_TRUE(write_file(root() / "a-run" / "config.resolved.json", "{}"));
+  EXPECT_EQ(tandem({"inspect", (root() / "a-run").string()}), 2);
+  EXPECT_NE(text(output()).find("is a run, and no model directory"), std::string::npos) << text(output());
+  EXPECT_EQ(tandem({"inspect", (root() / "a-run@3").string()}), 2);
+  EXPECT_NE(text(output()).find("no checkpoint"), std::string::npos) << text(output());
+  EXPECT_EQ(tandem({"inspect", (root() / "nowhere").string()}), 2);
+  EXPECT_NE(text(output()).find("there is no file or folder"), std::string::npos) << text(output());
+}
+
 TEST_F(Inspect, every_problem_of_a_directory_is_named_at_once) {
   const fs::path folder = root() / "inspected";
   ASSERT_TRUE(make_directories(folder));

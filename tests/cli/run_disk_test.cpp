@@ -88,6 +88,9 @@ TEST_F(RunDisk, a_run_ends_before_its_limit_and_goes_on_with_a_larger_one) {
   // Nothing has changed: it is told before a process is started.
   EXPECT_EQ(run(with("30MB"), run_dir, true), 2) << text(output());
   EXPECT_THAT(text(output()), HasSubstr("run.disk_limit"));
+  // What a refused start asked for is not kept.
+  EXPECT_EQ(run(with("20MB"), run_dir, true), 2) << text(output());
+  EXPECT_EQ(json(run_dir / "config.resolved.json")["run"]["disk_limit"], "30MB");
   ASSERT_EQ(run({"run.steps=60", "tasks.heldout=0", "tasks.floors=false", "trainer.checkpoint_every=5",
                  "trainer.keep_checkpoints=1", "run.disk_limit=1GB"},
                 run_dir, true),

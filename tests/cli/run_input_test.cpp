@@ -154,7 +154,7 @@ TEST_F(RunInput, a_bad_config_names_every_mistake_and_starts_nothing) {
 }
 
 TEST_F(RunInput, a_model_that_is_not_there_or_lacks_its_tokenizer_is_named) {
-  expect_refused("/nowhere", 1, {"/nowhere"});
+  expect_refused("/nowhere", 2, {"model.path: /nowhere is no model directory"});
   const fs::path model = model_copy("no-tokenizer");
   fs::remove(model / "tokenizer.json");
   expect_refused(model, 1, {model.string() + ": has no tokenizer.json"});

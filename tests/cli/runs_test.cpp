@@ -78,6 +78,21 @@ TEST_F(LeftRunTest, episodes_are_told_as_messages_that_sft_reads) {
   }
 }
 
+TEST_F(LeftRunTest, episodes_that_began_on_a_base_with_open_hosts_are_told) {
+  const fs::path set = root() / "on-a-base", dir = root() / "on-a-base-run";
+  fs::create_directories(set / "repo.files");
+  ASSERT_TRUE(write_file(set / "repo.files" / "notes.txt", "alpha\n"));
+  ASSERT_TRUE(write_file(set / "t.yaml",
+                         "base: {folder: repo.files}\ninstruction: Write a.\nturns: 1\n"
+                         "check: {files_after: {a: b}}\nsolution: {files: {a: b}}\n"));
+  (void)run({"run.steps=1", "tasks.path=" + set.string(), "tasks.heldout=0", "tasks.heldout_share=0",
+             "env.network=[packages.example]"},
+            dir);
+  ASSERT_EQ(tandem({"episodes", dir.string(), "--export", "openai"}), 0) << text(output());
+  EXPECT_EQ(text(output()).find("its prompt is not that of its task"), std::string::npos) << text(output());
+  EXPECT_NE(text(output()).find("notes.txt"), std::string::npos) << text(output());
+}
+
 TEST_F(LeftRunTest, datasets_reads_what_is_told_and_makes_parquet_of_it) {
   const auto python = [](const std::string& program) {
     return Process({"/usr/bin/env", "python3", "-c", program}, output()).wait();

@@ -77,8 +77,11 @@ TEST_F(TasksCommand, a_base_is_told_with_its_source_and_once_it_is_unpacked_with
   const auto [shown, code] = with("show " + task);
   EXPECT_EQ(code, 0) << shown;
   EXPECT_THAT(shown, HasSubstr("begins on the folder " + source + " (not unpacked here yet)"));
+  EXPECT_THAT(shown, HasSubstr("a model is told what lies at its top"));
   EXPECT_EQ(with("validate " + task + " --repeats 1").second, 0);
-  EXPECT_THAT(with("show " + task).first, HasSubstr("begins on the folder " + source + " (2 files, 12 B"));
+  const auto unpacked = with("show " + task).first;
+  EXPECT_THAT(unpacked, HasSubstr("begins on the folder " + source + " (2 files, 12 B"));
+  EXPECT_THAT(unpacked, HasSubstr("Files:\n    a.py\n    b.py\n    (2 files in all)\n"));
   const auto [line, json_code] = with("list --json " + task);
   EXPECT_EQ(json_code, 0) << line;
   const auto listed = Json::parse(line).at("base");
@@ -89,6 +92,11 @@ TEST_F(TasksCommand, a_base_is_told_with_its_source_and_once_it_is_unpacked_with
   EXPECT_EQ(listed.at("bytes"), 12);
   EXPECT_THAT(with("list " + task).first, HasSubstr("over the folder " + source));
   EXPECT_EQ(Json::parse(with("list --json examples/tasks answers").first).at("base"), Json());
+}
+
+TEST_F(TasksCommand, a_script_of_tests_is_shown_without_what_the_grader_puts_around_it) {
+  const auto shown = tasks("show examples/tasks/harbor/word-count").first;
+  EXPECT_THAT(shown, HasSubstr("checked by tests/test.sh\n    bash /tests/test.sh\n"));
 }
 
 TEST_F(TasksCommand, validates_and_says_by_its_exit_code_what_came_out) {

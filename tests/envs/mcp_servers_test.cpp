@@ -129,6 +129,10 @@ TEST_F(McpServers, arguments_are_checked_before_the_server_hears_of_them) {
   EXPECT_EQ(ask("add", Json::array()).output, "Error: the arguments must be a JSON object");
   EXPECT_EQ(ask("add", {{"by", 1}}).output, "1");
   EXPECT_THAT(ask("subtract").output, HasSubstr("there is no tool \"counter__subtract\""));
+  EXPECT_THAT(call("no_such_tool_at_all", Json::object()).output,
+              testing::AllOf(HasSubstr("; the tools are read_file, "), HasSubstr("counter__add")));
+  EXPECT_EQ(call("conter__add", Json::object()).output,
+            "Error: there is no tool \"conter__add\"; did you mean \"counter__add\"?");
 }
 
 TEST_F(McpServers, what_goes_wrong_is_told_to_the_model) {

@@ -249,6 +249,25 @@ TEST_F(TaskFiles, a_missing_program_is_named_and_nothing_is_scored) {
   EXPECT_EQ(v.verdict, Verdict::kUnfit);
   EXPECT_THAT(v.findings, ElementsAre("a needs no-such-program, which this machine does not have"));
   EXPECT_EQ(Episode::open(read().tasks()[0], *backend_).error().code(), Code::kUnfit);
+  scratch_.put("a.yaml",
+               "instruction: x\nneeds: [no-such-program, bash, package no-such]\ncheck: {answer: y}\n"
+               "solution: {answer: y}\n");
+  EXPECT_THAT(validate(read().tasks()[0], *backend_, 1).findings,
+              ElementsAre("a needs no-such-program, package no-such, which this machine does not have"));
+}
+
+TEST_F(TaskFiles, a_command_of_the_check_that_this_machine_does_not_have_gives_no_grade) {
+  const auto graded = [&](const std::string& text) -> std::string {
+    scratch_.put("a.yaml", "instruction: x\nfiles: {a: b}\n" + text);
+    const auto grade = (*Episode::open(read().tasks()[0], *backend_))->score("");
+    return grade ? fmt::format("{}", grade->reward) : grade.error().message();
+  };
+  EXPECT_THAT(graded("check: {commands: ['no-such-program a']}\n"),
+              HasSubstr("no grade: `no-such-program a` needs no-such-program, which this machine does not have"));
+  EXPECT_THAT(graded("check: {commands: ['no-such-runner -v'], tests: all}\n"), HasSubstr("needs no-such-runner"));
+  // What the model was to make and did not is no lack of the machine.
+  EXPECT_EQ(graded("check: {commands: ['PATH=$PWD:$PATH greet']}\nsolution: {files: {greet: 'echo hello'}}\n"), "0");
+  EXPECT_EQ(graded("check: {commands: ['exit 127']}\n"), "0");
 }
 
 TEST_F(TaskFiles, a_setup_that_fails_is_no_episode) {

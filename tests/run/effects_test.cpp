@@ -39,6 +39,14 @@ TEST(Effects, a_value_that_does_nothing_is_named_with_its_reason) {
               IsEmpty());
   EXPECT_THAT(effects_of({"algorithm.teacher.weight=2"}), ElementsAre(HasSubstr("names no teacher")));
   EXPECT_THAT(effects_of({"algorithm.teacher.weight=2", "algorithm.teacher.path=x"}), IsEmpty());
+  EXPECT_THAT(effects_of({"algorithm.name=sapo", "algorithm.clip_low=0.1"}), ElementsAre(HasSubstr("has no clip")));
+  EXPECT_THAT(effects_of({"algorithm.correction.kind=tis", "algorithm.correction.low=0.5"}),
+              ElementsAre(HasSubstr("correction.low has no effect: algorithm.correction.kind is tis")));
+  EXPECT_THAT(effects_of({"algorithm.correction.kind=mis", "algorithm.correction.low=0.5"}), IsEmpty());
+  EXPECT_THAT(effects_of({"reward.effort_k=2"}), ElementsAre(HasSubstr("reward.effort is 0")));
+  EXPECT_THAT(effects_of({"reward.effort_k=2", "reward.effort=0.1"}), IsEmpty());
+  EXPECT_THAT(effects_of({"run.steps=30", "tasks.heldout_every=50"}), ElementsAre(HasSubstr("the run has 30 steps")));
+  EXPECT_THAT(effects_of({"env.external_programs=3"}), ElementsAre(HasSubstr("env.external names none")));
   EXPECT_THAT(effects_of({"rollout.workers=1", "rollout.steal_from=3"}),
               ElementsAre(HasSubstr("nobody to steal from")));
 }

@@ -81,6 +81,7 @@ TEST(AlgorithmParts, that_cannot_be_are_named) {
            {"bug=gspo kl..clamp=1", "is no key of the algorithm section"},
            {"bug=gspo weight=0", "weight is 0, not a number above 0"},
            {"bug=gspo weight=many", "weight is \"many\""},
+           {"bug=gspo wieght=2", "did you mean \"weight\"?"},
            {"bug=gspo name=grpo", "name is given twice"},
            {"bug=gspo teacher.path=x", "teacher.path is of algorithm.teacher alone"},
            {"bug=torch script=x.py", "torch is of algorithm.name alone"},

@@ -105,6 +105,12 @@ Result<Algorithm> part_from(std::string_view line, const Algorithm& main, std::s
   Json object = TRY(object_of(line));
   const double weight = TRY(take_weight(object));
   TRY(hold_to_limits(object));
+  // `weight` is a key of a line alone, which the reader of the section does not know.
+  constexpr std::string_view kWeight[] = {"weight"};
+  for (const auto& [key, value] : object.items()) {
+    if (!nearest(key, kWeight).empty())
+      return fail(Status::invalid(fmt::format("unknown key \"{}\"; did you mean \"weight\"?", key)));
+  }
   const Json teacher = object.value("teacher", Json::object());
   if (teacher.contains("path"))
     return fail(Status::invalid("teacher.path is of algorithm.teacher alone: one model teaches all kinds"));
