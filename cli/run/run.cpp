@@ -190,7 +190,8 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
       fmt::print(stderr, "{} is done already\n", run_dir.string());
       // As where it was killed after its last step.
       if (const auto layout = run::RunLayout::open(run_dir)) sweep(run_dir, *layout);
-      show(TRY(conclude(run_dir, config, clock)));
+      Tensorboard tensorboard(run_dir, clock);
+      show(TRY(conclude(run_dir, config, tensorboard)));
       return kDone;
     }
   }
@@ -383,7 +384,12 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
   // spawner does.
   if (supervisor.end() == run::Supervisor::End::kInterrupted && run::has_local_env(config))
     (void)envs::start_sandboxes("", config.env.sandbox, config.env.engine);
-  return record_end({.config = config, .run_dir = run_dir, .supervisor = supervisor, .disk = disk, .attempt = attempt},
+  return record_end({.config = config,
+                     .run_dir = run_dir,
+                     .supervisor = supervisor,
+                     .disk = disk,
+                     .tensorboard = tensorboard,
+                     .attempt = attempt},
                     clock, show, failure_recorded);
 }
 

@@ -15,12 +15,12 @@
 
 namespace tandem::cli {
 
-Result<Json> conclude(const fs::path& run_dir, const run::RunConfig& config, const Clock& clock) {
+Result<Json> conclude(const fs::path& run_dir, const run::RunConfig& config, Tensorboard& tensorboard) {
   const auto run = TRY(dashboard::read_run(run_dir, TRY(run::plan_of(config, run_dir))));
   const Json summary = dashboard::summarise(run);
   TRY(write_file(run_dir / "summary.json", summary.dump(2) + "\n"));
   TRY(dashboard::write_report(run));
-  Tensorboard(run_dir, clock).write(run.steps);
+  tensorboard.finish(run.steps);
   if (fs::exists(run_dir / "export"))
     TRY(write_file(run_dir / "export" / envs::kProfileFile, TRY(read_file(run_dir / envs::kProfileFile, 1 << 20))));
   return summary;
@@ -28,7 +28,7 @@ Result<Json> conclude(const fs::path& run_dir, const run::RunConfig& config, con
 
 Result<int> record_end(const EndedRun& ended, const Clock& clock, const std::function<void(const Json&)>& show,
                        bool& failure_recorded) {
-  const auto& [config, run_dir, supervisor, disk, attempt] = ended;
+  const auto& [config, run_dir, supervisor, disk, tensorboard, attempt] = ended;
   const auto end = supervisor.end();
   std::vector<std::string> lacks;
   std::string note;
@@ -58,13 +58,13 @@ Result<int> record_end(const EndedRun& ended, const Clock& clock, const std::fun
             2) +
             "\n"));
     failure_recorded = true;
-    (void)conclude(run_dir, config, clock);  // as far as what failed allows
+    (void)conclude(run_dir, config, tensorboard);  // as far as what failed allows
     const auto failure = Status::internal(supervisor.failure()).at(run_dir.string());
     if (!is_given_up) return fail(failure);
     fmt::print(stderr, "tandem run: {}\n", failure.message());
     return kIncomplete;
   }
-  const Json summary = TRY(conclude(run_dir, config, clock));
+  const Json summary = TRY(conclude(run_dir, config, tensorboard));
   show(summary);
   if (is_cut_short) lacks.push_back(disk.why().to_string());
   for (const std::string& lack : lacks) fmt::print(stderr, "tandem run: {}\n", lack);

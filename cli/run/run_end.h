@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "cli/run/run_view.h"
 #include "run/config.h"
 #include "run/disk.h"
 #include "run/supervisor.h"
@@ -13,13 +14,14 @@
 namespace tandem::cli {
 
 // Writes summary.json, report.html and tb/, and the profile into export/; returns the summary.
-Result<Json> conclude(const fs::path& run_dir, const run::RunConfig& config, const Clock& clock);
+Result<Json> conclude(const fs::path& run_dir, const run::RunConfig& config, Tensorboard& tensorboard);
 
 struct EndedRun {
   const run::RunConfig& config;
   const fs::path& run_dir;
   const run::Supervisor& supervisor;
   run::DiskWatch& disk;
+  Tensorboard& tensorboard;  // that followed the run
   int attempt = 1;
 };
 

@@ -153,8 +153,12 @@ void Tensorboard::follow() {
   for (const Json& line : fresh) add(line);
 }
 
-void Tensorboard::write(const std::vector<Json>& steps) {
-  if (steps.empty()) return;
+void Tensorboard::finish(const std::vector<Json>& steps) {
+  next_ = {};
+  follow();
+  std::vector<double> wanted;
+  for (const Json& line : steps) wanted.push_back(dashboard::number_at(line, "step", -1));
+  if (steps.empty() || (file_ && written_ == wanted)) return;
   begin();
   for (const Json& line : steps) add(line);
 }
@@ -164,11 +168,13 @@ void Tensorboard::begin() {
   for (const auto& entry : fs::directory_iterator(folder_, ignored)) {
     if (entry.path().filename().string().starts_with("events.out.tfevents.")) fs::remove(entry.path(), ignored);
   }
+  written_.clear();
   auto file = dashboard::EventFile::create(folder_, clock_);
   if (file) file_ = std::move(*file);
 }
 
 void Tensorboard::add(const Json& line) {
+  written_.push_back(dashboard::number_at(line, "step", -1));
   if (file_ && !file_->add_line(line).ok()) file_.reset();
 }
 

@@ -40,15 +40,15 @@ class Screen {
   std::string last_;
 };
 
-// RUN/tb is a view of the metrics, not a record: one file, begun anew with each life of the run and made whole at its
-// end, so that no step is in it twice.
+// RUN/tb is a view of the metrics, not a record: one file, begun anew with each life of the run, and once more at its
+// end where a step would be in it twice.
 class Tensorboard {
  public:
   Tensorboard(const fs::path& run_dir, const Clock& clock);
   // While the run is on.
   void follow();
-  // `steps` are the last lines of all.
-  void write(const std::vector<Json>& steps);
+  // `steps` are the last lines of all. A file that has each of them once stays: readers have it open.
+  void finish(const std::vector<Json>& steps);
 
  private:
   void begin();
@@ -58,6 +58,7 @@ class Tensorboard {
   const Clock& clock_;
   dashboard::MetricsFollower lines_;
   std::optional<dashboard::EventFile> file_;
+  std::vector<double> written_;  // steps of the lines in it
   Time next_{};
 };
 

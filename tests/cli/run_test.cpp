@@ -1,6 +1,7 @@
 // The whole loop with real processes, sockets and sandboxes, on the tiny model, when nothing goes wrong.
 #include <fmt/format.h>
 
+#include <cstring>
 #include <fstream>
 
 #include "tests/cli/run_fixture.h"
@@ -206,6 +207,32 @@ TEST_F(RunTest, a_deterministic_run_that_was_interrupted_ends_with_the_same_weig
   // The run keeps its config.
   EXPECT_EQ(Process({TANDEM_BINARY, "run", "--resume", "--run-dir", run_dir.string()}, output()).wait(), 0)
       << text(output());
+}
+
+TEST_F(RunTest, the_file_for_tensorboard_that_is_read_while_the_run_is_on_has_its_last_steps_too) {
+  const fs::path run_dir = root() / "followed";
+  const auto files = [&] {
+    std::vector<std::string> names;
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(run_dir / "tb", error)) names.push_back(entry.path().string());
+    return names;
+  };
+  Process process(command({"run.steps=5000", "tasks.heldout=0"}, run_dir), output());
+  ASSERT_TRUE(within(120s, [&] { return !files().empty(); })) << text(output());
+  const auto while_on = files();
+  ASSERT_EQ(while_on.size(), 1u) << text(output());
+  process.signal(SIGTERM);
+  ASSERT_EQ(process.wait(), 75) << text(output());
+  EXPECT_EQ(files(), while_on);
+  // Each step is a record with its wall time in it, and none is there twice.
+  const std::string events = text(while_on[0]);
+  size_t records = 0;
+  for (size_t at = 0; at + 12 <= events.size(); ++records) {
+    uint64_t length = 0;
+    std::memcpy(&length, events.data() + at, sizeof length);
+    at += 8 + 4 + length + 4;
+  }
+  EXPECT_EQ(records, 1 + json(run_dir / "summary.json")["steps"].get<size_t>()) << "the first is the version";
 }
 
 TEST_F(RunTest, a_deterministic_run_does_not_depend_on_who_samples_what) {
