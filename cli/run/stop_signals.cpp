@@ -15,7 +15,7 @@ std::atomic<int> from_scheduler{0}, from_person{0};
 
 void note_stop_signal(int number) {
   if (!run_has_begun) {
-    constexpr char kWords[] = "tandem run: asked to end before the run began; the same command begins it\n";
+    constexpr char kWords[] = "tandem run: asked to end before the run began; --resume-or-start begins it\n";
     (void)!::write(STDERR_FILENO, kWords, sizeof kWords - 1);
     ::_exit(kInterrupted);
   }
@@ -31,14 +31,10 @@ bool take(std::atomic<int>& count) {
 }  // namespace
 
 void end_on_signals() {
-  std::signal(SIGTERM, note_stop_signal);
-  std::signal(SIGUSR1, note_stop_signal);
+  for (const int number : {SIGINT, SIGTERM, SIGUSR1}) std::signal(number, note_stop_signal);
 }
 
-void keep_signals() {
-  run_has_begun = true;
-  std::signal(SIGINT, note_stop_signal);
-}
+void keep_signals() { run_has_begun = true; }
 
 std::optional<run::Supervision::Interrupted> next_interrupt() {
   using By = run::Supervision::Interrupted::By;

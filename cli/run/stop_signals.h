@@ -10,8 +10,7 @@
 
 namespace tandem::cli {
 
-// Until the run begins there is nothing to save: SIGTERM and SIGUSR1 end the process with kInterrupted. SIGINT is left
-// alone.
+// Until the run begins there is nothing to save: SIGINT, SIGTERM and SIGUSR1 end the process with kInterrupted.
 void end_on_signals();
 
 // From now on signals are kept for next_interrupt.

@@ -219,6 +219,17 @@ TEST_F(RunInput, a_run_directory_belongs_to_one_run_at_a_time) {
   EXPECT_NE(text(output()).find("holds a run already"), std::string::npos) << text(output());
 }
 
+TEST_F(RunInput, a_signal_before_the_run_has_begun_says_how_to_begin_it) {
+  for (const int number : {SIGINT, SIGTERM}) {
+    const fs::path run_dir = root() / fmt::format("by signal {}", number), said = run_dir.string() + " said";
+    Process process(command({"model.path=tiny"}, run_dir), said);
+    ASSERT_TRUE(within(60s, [&] { return text(said).find("tiny model: step") != std::string::npos; }));
+    process.signal(number);
+    EXPECT_EQ(process.wait(), 75) << text(said);
+    EXPECT_NE(text(said).find("before the run began; --resume-or-start begins it"), std::string::npos) << text(said);
+  }
+}
+
 TEST_F(RunInput, a_folder_that_cannot_be_written_to_is_refused_with_what_to_do) {
   const fs::path folder = root() / "read-only";
   ASSERT_TRUE(make_directories(folder / "there"));
