@@ -154,7 +154,7 @@ Result<GenerateRequest> read_generate_request(const Json& given, const model::Mo
     if (line.contains("seed") && !line["seed"].is_number_integer())
       return fail(Status::invalid(fmt::format("\"seed\" is {}, expected an integer", dump_json(line["seed"]))));
     turn.seed = line.value("seed", uint64_t{0});
-    turn.stop_tokens = TRY(tokens_of(line, "stop_token_ids", INT_MAX));
+    turn.stop_tokens = TRY(tokens_of(line, "stop_token_ids", config.vocabulary));
     if (!TRY(bool_at(line, "ignore_eos", false)))
       turn.stop_tokens.insert(turn.stop_tokens.end(), config.eos_tokens.begin(), config.eos_tokens.end());
     request.stop_texts = TRY(texts_of(line, "stop"));

@@ -319,6 +319,7 @@ TEST_F(Generate, numbers_that_do_not_fit_are_refused_and_never_cut) {
       {R"({"tokens":[1],"top_k":18446744073709551615})", "\"top_k\" is 18446744073709551615"},
       {R"({"tokens":[1],"seed":1.5})", "\"seed\" is 1.5"},
       {R"({"tokens":[1],"stop_token_ids":[-1]})", "\"stop_token_ids[0]\" is -1"},
+      {R"({"tokens":[1],"stop_token_ids":[1,1000000]})", "\"stop_token_ids[1]\" is 1000000"},
   };
   for (const auto& [line, message] : items) {
     std::ofstream(root() / "requests") << line << "\n";
