@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "envs/sandbox/file_tree.h"
 #include "envs/sandbox/folder_list.h"
+#include "envs/sandbox/log_guard.h"
 #include "envs/sandbox/look.h"
 #include "envs/sandbox/root_contents.h"
 #include "envs/sandbox/sandbox.h"
@@ -190,8 +191,10 @@ std::string serve_start(FieldReader& fields, int socket, const std::vector<std::
     const auto log = server_log(name);
     const FileDescriptor errors(open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644));
     if (!errors) return Status::from_errno(log, errno);
-    TRY(start_process(spec, socket, errors.get()));
-    return {};
+    const pid_t server = TRY(start_process(spec, socket, errors.get()));
+    const Status guarded = guard_log(log, server);
+    if (!guarded) kill(-server, SIGKILL);
+    return guarded;
   };
   const Status status = start();
   return status ? kWorked : status.message();

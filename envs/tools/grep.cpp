@@ -3,6 +3,7 @@
 #include "base/text.h"
 #include "envs/tools/functions.h"
 #include "envs/tools/glob.h"
+#include "envs/tools/ignore_files.h"
 #include "envs/tools/paths.h"
 #include "envs/tools/process.h"
 
@@ -98,6 +99,9 @@ ToolOutcome tool_grep(const ToolContext& context, const Json& arguments) {
         "a glob with a slash needs ripgrep, which is not installed here; give a path and a glob of names");
   const auto globs = globs_of(arguments);
   if (!globs) return ToolOutcome::refused(globs.error().message());
+  if (!rg.empty() && fs::is_directory(*path, error)) {
+    if (const auto fit = check_ignore_files(context, *path); !fit.ok()) return ToolOutcome::refused(fit.message());
+  }
   ProcessSpec spec;
   spec.argv = !rg.empty() ? ripgrep(rg, arguments, *globs) : plain_grep(grep, arguments);
   const auto relative = shown(context, *path);

@@ -1,5 +1,7 @@
 #include "envs/tools/lint_run.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 
@@ -67,7 +69,11 @@ void LintRun::run_on(const Linter& linter, const std::string& program, const std
   const auto name = std::string(linter.name);
   const auto result = spec.time_limit_s > 0 ? run_process(spec) : ProcessResult{.timed_out = true};
   if (!result) return failed(name + " could not be started: " + result.error().message());
-  if (result->timed_out) return failed(count_of(files) + " could not be checked: " + name + " took too long");
+  if (result->timed_out) {
+    const auto seconds = fmt::format("{:.3g} s", spec.time_limit_s);
+    return failed(count_of(files) + " could not be checked: " +
+                  (spec.time_limit_s > 0 ? name + " took longer than " + seconds : "no time was left for " + name));
+  }
   size_t found = 0;
   for (auto& lint : linter.read(result->output)) {
     if (!linter.takes_many) lint.path = files[0];

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "envs/tools/functions.h"
+#include "envs/tools/ignore_files.h"
 #include "envs/tools/process.h"
 
 namespace tandem::envs {
@@ -88,6 +89,7 @@ Result<std::vector<std::string>> files_not_ignored(const ToolContext& context, c
     if (below != ".") std::erase_if(files, [&](const auto& file) { return !file.starts_with(below + "/"); });
     return files;
   }
+  TRY(check_ignore_files(context, folder));
   ProcessSpec spec;
   spec.argv = {ripgrep,  "--no-config",  "--files", "--hidden",  "--no-messages",
                "--null", "--glob=!.git", "--",      "./" + below};

@@ -14,8 +14,9 @@
 namespace tandem::rollout {
 namespace {
 
-constexpr size_t kLongestWords = 400;          // of a server's error
-constexpr std::string_view kFailed = "error";  // what an answer ends with that a server gave up
+constexpr size_t kLongestWords = 400;              // of a server's error
+constexpr std::string_view kFailed = "error";      // what an answer ends with that a server gave up
+constexpr const char* kOldCall = "function_call";  // the one call of an answer, before there were tool_calls
 constexpr std::string_view kEndedByError = "the server ended its answer with an error";
 
 std::string text_at(const Json& object, const char* key) {
@@ -41,17 +42,10 @@ std::optional<uint64_t> count_at(const Json& object, const char* key) {
   return found->get<uint64_t>();
 }
 
-// A text, or a list of parts of which those that are text count.
-std::string content_at(const Json& message) {
+const Json& content_at(const Json& message) {
+  static const Json kNone;
   const auto found = message.find("content");
-  if (found == message.end()) return "";
-  if (found->is_string()) return found->get<std::string>();
-  std::string text;
-  if (!found->is_array()) return text;
-  for (const auto& part : *found) {
-    if (part.is_object()) text += text_at(part, "text");
-  }
-  return text;
+  return found == message.end() ? kNone : *found;
 }
 
 // What an answer has of fields beyond those of `known`: pieces of a text are put together, lists and objects grow.
@@ -160,13 +154,19 @@ Status ChatAnswerReader::take(std::string_view data) {
   if (auto reason = finish_reason_at(*choice); !reason.empty()) answer_.finish_reason = std::move(reason);
   const Json* delta = object_at(*choice, "delta");
   if (delta == nullptr) return {};
-  answer_.content += content_.push(content_at(*delta));
-  answer_.reasoning += reasoning_.push(reasoning_at(*delta));
+  const auto said = said_parts(content_at(*delta));
+  parts_.add(content_at(*delta));
+  answer_.content += content_.push(said.text);
+  answer_.reasoning += reasoning_.push(reasoning_at(*delta) + said.thinking);
   answer_.refusal += text_at(*delta, "refusal");
   take_others(*delta, kOfMessage, answer_.others);
   const auto calls = delta->find("tool_calls");
-  if (calls == delta->end() || calls->is_null()) return {};
-  return take_calls(*calls);
+  if (calls != delta->end() && !calls->is_null()) return take_calls(*calls);
+  if (const Json* function = object_at(*delta, kOldCall)) {
+    const Json call = {{"index", 0}, {"function", *function}};
+    return take_calls(Json::array({call}));
+  }
+  return {};
 }
 
 // A call begins with its id and name; its arguments follow in pieces that bear its index. Servers that leave the index
@@ -220,6 +220,8 @@ Result<ChatAnswer> ChatAnswerReader::finish() && {
     make_characters_whole(answer_.calls[i].others);
   }
   make_characters_whole(answer_.others);
+  answer_.parts = std::move(parts_).finish();
+  make_characters_whole(answer_.parts);
   const bool is_empty = answer_.content.empty() && answer_.reasoning.empty() && answer_.refusal.empty();
   if (is_empty && answer_.calls.empty() && answer_.finish_reason.empty())
     return fail(Status::corrupt("the server's answer is empty"));
@@ -231,8 +233,9 @@ Result<ChatAnswer> read_chat_answer(std::string_view body) {
   const Json* choice = TRY(first_choice(answer));
   const Json* message = choice == nullptr ? nullptr : object_at(*choice, "message");
   if (message == nullptr) return fail(Status::corrupt("the server's answer has no message"));
-  ChatAnswer read{.content = with_whole_characters(content_at(*message)),
-                  .reasoning = with_whole_characters(reasoning_at(*message)),
+  const auto said = said_parts(content_at(*message));
+  ChatAnswer read{.content = with_whole_characters(said.text),
+                  .reasoning = with_whole_characters(reasoning_at(*message) + said.thinking),
                   .finish_reason = finish_reason_at(*choice),
                   .model = text_at(answer, "model"),
                   .refusal = with_whole_characters(text_at(*message, "refusal"))};
@@ -240,8 +243,17 @@ Result<ChatAnswer> read_chat_answer(std::string_view body) {
   if (read.finish_reason == kFailed) return fail(Status::corrupt(std::string(kEndedByError)));
   take_others(*message, kOfMessage, read.others);
   make_characters_whole(read.others);
+  ContentParts parts;
+  parts.add(content_at(*message));
+  read.parts = std::move(parts).finish();
+  make_characters_whole(read.parts);
   const auto calls = message->find("tool_calls");
-  if (calls == message->end() || calls->is_null()) return read;
+  const bool has_calls = calls != message->end() && !calls->is_null() && !(calls->is_array() && calls->empty());
+  if (const Json* function = object_at(*message, kOldCall); function != nullptr && !has_calls) {
+    read.calls.push_back(
+        {.name = text_at(*function, "name"), .arguments = with_whole_characters(arguments_at(*function))});
+  }
+  if (!has_calls) return read;
   if (!calls->is_array()) return fail(Status::corrupt("\"tool_calls\" of the server's answer is no list"));
   if (calls->size() > kMostChatCalls)
     return fail(Status::corrupt(fmt::format("the server's answer has more than {} calls", kMostChatCalls)));
@@ -308,6 +320,7 @@ bool take_calls_of_text(const Json& tools, ChatAnswer& answer) {
     if (message.calls.empty() || !message.errors.empty() || !std::ranges::all_of(message.calls, is_offered)) continue;
     if (answer.reasoning.empty()) answer.reasoning = message.reasoning;
     answer.content = message.content;
+    replace_text(message.content, answer.parts);
     for (const auto& call : message.calls) {
       auto& taken = answer.calls.emplace_back();
       taken.id = call.id;
@@ -321,6 +334,7 @@ bool take_calls_of_text(const Json& tools, ChatAnswer& answer) {
 
 Json message_of(const ChatAnswer& answer, const AgentTurn& turn) {
   Json message = {{"role", "assistant"}, {"content", answer.content}};
+  if (!are_plain_text(answer.parts)) message["content"] = answer.parts;
   message.update(answer.others);
   for (size_t i = 0; i < turn.calls.size(); ++i) {
     // Servers read the arguments of former calls again; those that were no JSON are in the error that answers them.

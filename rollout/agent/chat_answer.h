@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/lone_surrogates.h"
 #include "rollout/agent/agent_model.h"
+#include "rollout/agent/content_parts.h"
 
 namespace tandem::rollout {
 
@@ -25,7 +26,8 @@ struct ChatCall {
 
 struct ChatAnswer {
   std::string content, reasoning, finish_reason, model;
-  std::string refusal;  // the model's words where it will not answer
+  Json parts = Json::array();  // the content as it came, for servers that have more in it than text
+  std::string refusal;         // the model's words where it will not answer
   std::vector<ChatCall> calls;
   // Fields of the message that only the server knows, reasoning among them: it wants them back with the message.
   Json others = Json::object();
@@ -47,6 +49,7 @@ class ChatAnswerReader {
   ChatAnswer answer_;
   std::map<uint64_t, size_t> call_at_;  // by index of the stream, which may begin anywhere: the call it is of by now
   SurrogateJoiner content_, reasoning_;
+  ContentParts parts_;
   std::vector<SurrogateJoiner> arguments_;  // of each call
   bool done_ = false;
 };

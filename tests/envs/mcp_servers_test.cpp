@@ -8,6 +8,7 @@
 #include "tests/envs/only_task.h"
 #include "tests/envs/sandbox_fixture.h"
 #include "tests/envs/scratch.h"
+#include "tests/within.h"
 
 namespace tandem::envs {
 namespace {
@@ -85,6 +86,22 @@ TEST_F(McpServers, their_tools_are_called_by_their_names_and_keep_their_state) {
   EXPECT_TRUE(written.ok && written.changed_files);
   EXPECT_FALSE(ask("add", {{"by", 1}}).changed_files);
   EXPECT_EQ(shell("cat new.txt; cat /tmp/counter.mcp.log"), "writtento the log\n");
+}
+
+TEST_F(McpServers, the_log_of_one_that_writes_much_keeps_its_end) {
+  ASSERT_TRUE(sandbox_->put({{"server.py", kToolServer}}));
+  const std::vector<McpServerSpec> loud = {
+      {"counter", R"(for i in $(seq 40); do head -c 1000000 /dev/zero | tr '\0' 'x'; echo " end of $i"; done >&2
+                     exec python3 server.py)"}};
+  const Status begun = start_servers(*sandbox_, loud);
+  ASSERT_TRUE(begun) << begun.to_string();
+  const auto size = [&] { return std::stoll(shell("stat -c %s /tmp/counter.mcp.log")); };
+  EXPECT_TRUE(within(std::chrono::seconds(20), [&] { return size() <= 2 << 20; }));
+  EXPECT_THAT(shell("head -c 40 /tmp/counter.mcp.log"),
+              testing::MatchesRegex("\\[... [0-9]+ bytes left out ...\\](.|\n)*"));
+  EXPECT_THAT(shell("tail -c 40 /tmp/counter.mcp.log"), HasSubstr(" end of 40\nto the log\n"));
+  EXPECT_EQ(ask("add", {{"by", 2}}).output, "2");
+  EXPECT_FALSE(ask("end").ok) << "its end is seen";
 }
 
 // A server of the revision without a beginning, which checks that each request says its revision; ids come back as

@@ -37,6 +37,14 @@ TEST_F(ReadLints, python_is_checked_and_findings_have_one_form) {
   EXPECT_THAT(lint(), testing::ContainsRegex("problems? in 2 files \\("));
 }
 
+TEST_F(ReadLints, a_linter_that_waits_for_a_pipe_is_ended_by_the_limit_of_the_call) {
+  if (!installed({"clang", "gcc"})) GTEST_SKIP() << "there is no compiler of C here";
+  ASSERT_EQ(mkfifo((scratch_.path / "b.h").c_str(), 0600), 0);
+  scratch_.put("a.c", "#include \"b.h\"\n");
+  context_.time_limit_s = 0.5;
+  EXPECT_THAT(lint({"a.c"}), testing::ContainsRegex("1 file could not be checked: (clang|gcc) took longer than 0.5"));
+}
+
 TEST_F(ReadLints, c_and_cpp_are_checked_with_headers_beside_them) {
   if (!installed({"clang", "gcc"}) || !installed({"clang++", "g++"})) GTEST_SKIP() << "no compiler is installed";
   scratch_.put("include/part.h", "#pragma once\nstruct Part { int size; };\n");

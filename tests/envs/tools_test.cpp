@@ -1,5 +1,8 @@
+#include <sys/stat.h>
+
 #include "base/clock.h"
 #include "envs/tools/output.h"
+#include "envs/tools/process.h"
 #include "tests/envs/tools_fixture.h"
 
 namespace tandem::envs {
@@ -207,6 +210,22 @@ TEST(Output, head_and_tail_are_kept) {
   EXPECT_EQ(output.text(), "01234\n[... 9990 bytes left out ...]\n56789");
   bool truncated = false;
   EXPECT_EQ(bound_output(output.text(), 8, truncated), "0123\n[... 9992 bytes left out ...]\n6789") << "cut twice";
+}
+
+TEST_F(Tools, a_file_of_rules_that_is_a_pipe_is_named_at_once) {
+  if (find_program("rg").empty()) GTEST_SKIP() << "needs ripgrep";
+  scratch_.put("src/lib/a.txt", "one\n");
+  const Json find = {{"pattern", "one"}}, below = {{"pattern", "one"}, {"path", "src/lib"}};
+  for (const char* name : {"src/.gitignore", ".ignore", "src/lib/.rgignore"}) {
+    ASSERT_EQ(mkfifo((scratch_.path / name).c_str(), 0600), 0);
+    const std::string words = "\"" + std::string(name) + "\" is a pipe";
+    EXPECT_THAT(call("grep", find).output, HasSubstr(words));
+    EXPECT_THAT(call("grep", below).output, HasSubstr(words));
+    EXPECT_THAT(call("glob_file_search", {{"glob_pattern", "*.txt"}}).output, HasSubstr(words));
+    EXPECT_THAT(call("grep", {{"pattern", "one"}, {"path", "src/lib/a.txt"}}).output, HasSubstr(":one"));
+    fs::remove(scratch_.path / name);
+  }
+  EXPECT_THAT(call("grep", find).output, HasSubstr("src/lib/a.txt:1:one"));
 }
 
 }  // namespace

@@ -130,6 +130,57 @@ TEST(ChatAnswer, fields_of_the_server_alone_go_back_as_they_came) {
   EXPECT_EQ(read->calls.at(0).others["extra_content"], signature);
 }
 
+TEST(ChatAnswer, the_one_call_of_the_old_notation_is_a_call) {
+  const auto piece = [](const Json& of) { return delta({{"function_call", of}}); };
+  const auto streamed = read_stream({piece({{"name", "grep"}, {"arguments", ""}}), piece({{"arguments", "{\"pat"}}),
+                                     piece({{"arguments", "tern\":\"x\"}"}}), delta(Json::object(), "function_call")});
+  const auto whole = read_chat_answer(
+      R"({"choices":[{"finish_reason":"function_call","message":{"content":null,"tool_calls":[],
+          "function_call":{"name":"grep","arguments":"{\"pattern\":\"x\"}"}}}]})");
+  for (const auto* answer : {&streamed, &whole}) {
+    ASSERT_TRUE(*answer) << answer->error().message();
+    ASSERT_EQ((*answer)->calls.size(), 1u);
+    EXPECT_EQ((*answer)->calls[0].name, "grep");
+    EXPECT_EQ((*answer)->calls[0].arguments, R"({"pattern":"x"})");
+  }
+}
+
+TEST(ChatAnswer, thinking_parts_of_a_content_go_back_as_they_came) {
+  const auto thinking = [](const char* text) {
+    return Json{{"type", "thinking"}, {"thinking", Json::array({Json{{"type", "text"}, {"text", text}}})}};
+  };
+  const auto parts = [](const std::vector<Json>& of) { return Json(of); };
+  const Json text = {{"type", "text"}, {"text", "It is 4."}};
+  const auto whole = read_chat_answer(dump_json(
+      Json{{"choices",
+            {{{"finish_reason", "stop"}, {"message", {{"content", parts({thinking("Two and two."), text})}}}}}}}));
+  const auto streamed =
+      read_stream({delta({{"content", parts({thinking("Two ")})}}), delta({{"content", parts({thinking("and two.")})}}),
+                   delta({{"content", "It "}}), delta({{"content", "is 4."}}), delta(Json::object(), "stop")});
+  for (const auto* answer : {&whole, &streamed}) {
+    ASSERT_TRUE(*answer) << answer->error().message();
+    EXPECT_EQ((*answer)->content, "It is 4.");
+    EXPECT_EQ((*answer)->reasoning, "Two and two.");
+    EXPECT_EQ(message_of(**answer, {})["content"], parts({thinking("Two and two."), text}));
+  }
+  const auto plain = read_stream({delta({{"content", parts({text})}}), delta(Json::object(), "stop")});
+  ASSERT_TRUE(plain);
+  EXPECT_EQ(message_of(*plain, {})["content"], "It is 4.") << "where a text says the same";
+}
+
+TEST(ChatAnswer, a_part_of_thinking_ends_with_what_it_has_beside_it) {
+  const auto piece = [](const Json& part) { return delta({{"content", Json::array({part})}}); };
+  const auto answer = read_stream({piece({{"type", "thinking"}, {"thinking", "a"}}),
+                                   piece({{"type", "thinking"}, {"thinking", "b"}, {"signature", "s"}}),
+                                   piece({{"type", "thinking"}, {"thinking", "c"}}), delta(Json::object(), "stop")});
+  ASSERT_TRUE(answer) << answer.error().message();
+  EXPECT_EQ(answer->reasoning, "abc");
+  const Json content = message_of(*answer, {})["content"];
+  ASSERT_EQ(content.size(), 2u) << content;
+  EXPECT_EQ(content[0]["thinking"], "ab");
+  EXPECT_EQ(content[0]["signature"], "s");
+}
+
 TEST(ChatAnswer, characters_that_are_cut_by_the_end_of_an_event_are_put_together) {
   const auto event = [](const char* content) {
     return fmt::format(R"({{"choices":[{{"index":0,"delta":{{"content":"{}"}}}}]}})", content);

@@ -1,0 +1,72 @@
+#include "envs/sandbox/log_guard.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "base/file.h"
+
+namespace tandem::envs {
+namespace {
+
+constexpr int kLogTurnMilliseconds = 250;  // where the kernel has no more watches to give
+
+// Lines may come while this runs: those between the two looks at the size are lost, and counted.
+void cut_log(int log, off_t& left_out) {
+  struct stat info {};
+  if (fstat(log, &info) != 0 || info.st_size <= kLargestLog) return;
+  std::string end(kKeptOfLog, '\0');
+  const ssize_t count = pread(log, end.data(), end.size(), info.st_size - kKeptOfLog);
+  if (count < 0) return;
+  end.resize(static_cast<size_t>(count));
+  if (const size_t line = end.find('\n'); line != std::string::npos && line + 1 < end.size()) end.erase(0, line + 1);
+  if (fstat(log, &info) != 0 || ftruncate(log, 0) != 0) return;
+  left_out += info.st_size - static_cast<off_t>(end.size());
+  (void)write_all(log, fmt::format("[... {} bytes left out ...]\n{}", left_out, end), "log").ok();
+}
+
+[[noreturn]] void watch_log(int log, int program, int watch) {
+  off_t left_out = 0;
+  for (bool is_on = true; is_on;) {
+    std::array<pollfd, 2> waits = {pollfd{program, POLLIN, 0}, pollfd{watch, POLLIN, 0}};
+    if (poll(waits.data(), waits.size(), watch < 0 ? kLogTurnMilliseconds : -1) < 0 && errno != EINTR) break;
+    is_on = waits[0].revents == 0;
+    std::array<char, 4096> events;
+    while (watch >= 0 && read(watch, events.data(), events.size()) > 0) {
+    }
+    cut_log(log, left_out);
+  }
+  _exit(0);
+}
+
+}  // namespace
+
+Status guard_log(const std::string& log, pid_t program) {
+  const FileDescriptor process(static_cast<int>(syscall(SYS_pidfd_open, program, 0)));
+  if (!process) return Status::from_errno("pidfd_open", errno);
+  const FileDescriptor file(open(log.c_str(), O_RDWR | O_APPEND | O_CLOEXEC));
+  if (!file) return Status::from_errno(log, errno);
+  FileDescriptor watch(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
+  if (watch && inotify_add_watch(watch.get(), log.c_str(), IN_MODIFY) < 0) watch.reset();
+  const pid_t guard = fork();
+  if (guard < 0) return Status::from_errno("fork", errno);
+  if (guard > 0) return {};
+  signal(SIGTERM, SIG_DFL);
+  // Another end of the program's socket, or of the caller's answer, would hide that these have ended.
+  const int most = static_cast<int>(std::min(sysconf(_SC_OPEN_MAX), 4096L));
+  for (int each = 3; each < most; ++each) {
+    if (each != file.get() && each != process.get() && each != watch.get()) close(each);
+  }
+  watch_log(file.get(), process.get(), watch.get());
+}
+
+}  // namespace tandem::envs
