@@ -311,7 +311,7 @@ Action add_agent(CLI::App& command) {
       ->needs(model)
       ->check(CLI::Range(64, 1'000'000));
   command.add_option("--minutes", o->minutes, "After which the agent is ended; without end by default")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(0.001, 525'600.0));
   command.add_flag("--end-on-change", o->end_on_change,
                    "The first turn that changes files is the last, as in the workspace tasks that models learn from");
   command.add_option("--requests-per-minute", o->requests_per_minute, "To all servers together; any number by default")
@@ -319,7 +319,7 @@ Action add_agent(CLI::App& command) {
       ->check(CLI::Range(1, 100'000));
   command.add_option("--request-seconds", o->request_seconds, "After which a request is given up and tried again")
       ->needs(endpoint)
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(0.01, 86'400.0))
       ->capture_default_str();
   command.add_option("--exclude", o->excludes, "Files and folders that stay out of the sandbox, as globs")
       ->allow_extra_args(false);

@@ -484,6 +484,11 @@ TEST_F(Agent, what_is_wrong_with_the_command_line_is_said_at_once) {
   };
   for (const auto& [arguments, words] : wrong) {
     EXPECT_EQ(run(command(arguments)), 2) << words;
+  // Bounds that nobody would read are no help.
+  for (const auto& arguments : {Arguments{"--time-limit", "0", "Do it."}, Arguments{"--minutes", "0", "Do it."}}) {
+    EXPECT_EQ(run(command(arguments)), 2);
+    EXPECT_THAT(text(output()), testing::ContainsRegex("0 not in range .{1,40}\n"));
+  }
     EXPECT_THAT(text(output()), HasSubstr(words));
   }
   EXPECT_EQ(run({TANDEM_BINARY, "agent", "--workspace", "/nowhere", "--undo"}), 2);
