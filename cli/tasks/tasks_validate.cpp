@@ -163,7 +163,9 @@ Result<int> validate_tasks(const std::string& path, const std::vector<envs::Task
     else
       open.push_back(&task);
   }
-  if (!all.empty()) fmt::print(stderr, "{} of {} tasks are in {} already\n", all.size(), tasks.size(), options.results);
+  if (!all.empty())
+    fmt::print(stderr, "{} of {} {} in {} already\n", all.size(), tasks.size(),
+               tasks.size() == 1 ? "task is" : "tasks are", options.results);
 
   interrupted = false;
   std::signal(SIGINT, request_validation_stop);
@@ -188,7 +190,8 @@ Result<int> validate_tasks(const std::string& path, const std::vector<envs::Task
       pollfd wait = {queue.wake_fd(), POLLIN, 0};
       ::poll(&wait, 1, 200);
       queue.run_completions();
-      progress.show(fmt::format("{} of {} tasks, {} not passed", all.size(), tasks.size(), not_passed));
+      progress.show(fmt::format("{} of {} {}, {} not passed", all.size(), tasks.size(),
+                                tasks.size() == 1 ? "task" : "tasks", not_passed));
     }
   }
   progress.wipe();

@@ -195,7 +195,7 @@ TEST_F(TasksWithPackages, of_a_run_s_config_are_taken_and_verdicts_count_for_the
   const auto proved = with(command + " --packages-config " + config);
   EXPECT_EQ(proved.second, 0) << proved.first;
   EXPECT_THAT(proved.first, HasSubstr("Next: tandem run " + config));
-  EXPECT_THAT(with(command + " --packages-config " + config).first, HasSubstr("1 of 1 tasks are in"));
+  EXPECT_THAT(with(command + " --packages-config " + config).first, HasSubstr("1 of 1 task is in"));
   EXPECT_EQ(with(command).second, 1) << "without them it is still failed";
 }
 
