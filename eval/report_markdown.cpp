@@ -62,9 +62,9 @@ std::string report_markdown(const Verdict& v) {
   const auto& s = v.summary;
   std::string out = fmt::format("# {}: {}\n\n", cell(v.night.suite), headline(v));
   if (s.pass_rate) {
-    out += fmt::format("**{:.1f} %** of {} samples passed (95 % interval {:.1f} to {:.1f} %), {} tasks.\n",
+    out += fmt::format("**{:.1f} %** of {} samples passed (95 % interval {:.1f} to {:.1f} %), {} task{}.\n",
                        s.pass_rate->value * 100, s.verdicts, s.pass_rate->low * 100, s.pass_rate->high * 100,
-                       v.night.tasks.size());
+                       v.night.tasks.size(), v.night.tasks.size() == 1 ? "" : "s");
   } else {
     out += fmt::format("No sample of {} has a verdict.\n", s.wanted);
   }

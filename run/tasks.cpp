@@ -127,7 +127,8 @@ Result<envs::TaskSet> read_recorded_tasks(const RunConfig& config, const fs::pat
   }));
   const Json now = json_of(set);
   if (now == then) return set;
-  std::string what = fmt::format("it has {} tasks, where there were {}", now.size(), then.size());
+  std::string what =
+      fmt::format("it has {} task{}, where there were {}", now.size(), now.size() == 1 ? "" : "s", then.size());
   for (size_t i = 0; now.size() == then.size() && i < now.size(); ++i) {
     if (now[i] == then[i]) continue;
     what = fmt::format("task {} is another one", now[i].at("name").get<std::string>());
@@ -175,7 +176,8 @@ std::string describe(const RunConfig& config, const envs::TaskSet& set) {
   for (const auto& kind : set.kinds()) {
     kinds.push_back(fmt::format("{} {}", kind, set.count(kind, Split::kTrain) + set.count(kind, Split::kHeldout)));
   }
-  return fmt::format("{} tasks of {}: {} train, {} held out; {}", set.tasks().size(), config.tasks.path,
+  const size_t all = set.tasks().size();
+  return fmt::format("{} task{} of {}: {} train, {} held out; {}", all, all == 1 ? "" : "s", config.tasks.path,
                      count(set, Split::kTrain), count(set, Split::kHeldout), fmt::join(kinds, ", "));
 }
 

@@ -53,13 +53,14 @@ class HttpVisit : public std::enable_shared_from_this<HttpVisit> {
  public:
   // `peer`: the address of the client.
   HttpVisit(PlainSocket socket, std::string peer, const HttpLimits& limits, const HttpHandler& handler,
-            uint64_t& numbers, std::function<void(HttpVisit*)> ended)
+            uint64_t& numbers, uint64_t place, std::function<void(HttpVisit*)> ended)
       : stream_(std::move(socket)),
         limits_(limits),
         handler_(handler),
         numbers_(numbers),
         ended_(std::move(ended)),
-        peer_(std::move(peer)) {}
+        peer_(std::move(peer)),
+        place_(place) {}
   ~HttpVisit() { ended_(this); }
 
   void read_request() {
@@ -71,6 +72,16 @@ class HttpVisit : public std::enable_shared_from_this<HttpVisit> {
     http::async_read_header(stream_, buffer_, *parser_, [self = shared_from_this()](beast::error_code error, size_t) {
       error ? self->send_error(error) : self->admit();
     });
+  }
+
+  // Whether nothing has come of it so far, and it may still come.
+  bool is_silent() const { return !is_ended_ && parser_ && !parser_->got_some() && buffer_.size() == 0 && !has_asked_; }
+  uint64_t place() const { return place_; }  // in the order of connections
+
+  void end_silent() {
+    is_ended_ = true;
+    beast::error_code ignored;
+    stream_.socket().shutdown(tcp::socket::shutdown_both, ignored);
   }
 
   // Closes the connection where it waits for a next request.
@@ -95,6 +106,7 @@ class HttpVisit : public std::enable_shared_from_this<HttpVisit> {
   }
 
   void admit() {
+    has_asked_ = true;
     request_ = request_of(parser_->get());
     request_.number = ++numbers_;
     request_.peer = peer_;
@@ -278,6 +290,7 @@ class HttpVisit : public std::enable_shared_from_this<HttpVisit> {
   uint64_t& numbers_;
   const std::function<void(HttpVisit*)> ended_;
   const std::string peer_;
+  const uint64_t place_;
   beast::flat_buffer buffer_;
   std::optional<http::request_parser<http::string_body>> parser_;
   HttpRequest request_;
@@ -288,7 +301,7 @@ class HttpVisit : public std::enable_shared_from_this<HttpVisit> {
   uint64_t number_ = 0,
            number_told_ = 0;  // of the request that is answered; of the last whose client was said to be gone
   bool head_only_ = false, answered_ = false, keep_ = false, old_client_ = false, sending_ = false, streams_ = false,
-       idle_ = false;
+       idle_ = false, has_asked_ = false, is_ended_ = false;
 };
 
 namespace {
@@ -328,7 +341,7 @@ class Watched : public std::enable_shared_from_this<Watched> {
 struct HttpServer::Listening {
   HttpLimits limits;
   std::map<HttpVisit*, std::weak_ptr<HttpVisit>> visits;
-  uint64_t numbers = 0;  // of requests
+  uint64_t numbers = 0, places = 0;  // of requests, of connections
   asio::io_context context{1};
   tcp::acceptor acceptor{context};
   std::vector<std::shared_ptr<Watched>> watched;
@@ -337,7 +350,7 @@ struct HttpServer::Listening {
   size_t shaking = 0;        // connections that are shaking hands
 
   void visit(PlainSocket socket, const std::string& peer, const HttpHandler& handler) {
-    const auto visit = std::make_shared<HttpVisit>(std::move(socket), peer, limits, handler, numbers,
+    const auto visit = std::make_shared<HttpVisit>(std::move(socket), peer, limits, handler, numbers, ++places,
                                                    [this](HttpVisit* self) { visits.erase(self); });
     visits.emplace(visit.get(), visit);
     visit->read_request();
@@ -354,13 +367,25 @@ struct HttpServer::Listening {
     begin_tls(context, std::move(socket), tls->context(), limits.transfer,
               [this, peer, &handler, counted](PlainSocket inside) { visit(std::move(inside), peer, handler); });
   }
+  bool is_full() const { return visits.size() + shaking >= limits.connections; }
+  // The oldest connection without a byte of a request; null where there is none.
+  std::shared_ptr<HttpVisit> silent_visit() const {
+    std::shared_ptr<HttpVisit> oldest;
+    for (const auto& [pointer, weak] : visits) {
+      const auto visit = weak.lock();
+      if (visit && visit->is_silent() && (!oldest || visit->place() < oldest->place())) oldest = visit;
+    }
+    return oldest;
+  }
   void accept_next(const HttpHandler& handler) {
-    if (accepting || visits.size() + shaking >= limits.connections || !acceptor.is_open()) return;
+    if (accepting || !acceptor.is_open() || (is_full() && !silent_visit())) return;
     accepting = true;
     acceptor.async_accept([this, &handler](beast::error_code error, tcp::socket socket) {
       accepting = false;
       if (error == asio::error::operation_aborted) return;
       if (error) return;  // tried again at the next turn: there may be no descriptors
+      // What says nothing makes room for who may.
+      if (const auto silent = is_full() ? silent_visit() : nullptr) silent->end_silent();
       enter(std::move(socket), handler);
       accept_next(handler);
     });

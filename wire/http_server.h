@@ -70,7 +70,7 @@ class Tls;
 struct HttpLimits {
   size_t header_bytes = 8192;
   size_t body_bytes = 0;
-  size_t connections = 64;                      // at once; others wait to be accepted
+  size_t connections = 64;  // at once; others wait to be accepted, or have the place of one that has sent nothing
   Duration transfer = std::chrono::seconds(5);  // of a request, of an answer, and of each part of a stream
   Duration keep_alive{0};                       // from an answer to the next request; 0: one request a connection
 };

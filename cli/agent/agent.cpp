@@ -40,6 +40,7 @@ struct AgentOptions {
   WorkspaceOptions workspace;
   SearchOptions search;
   std::string task, model, model_name, transcript, trajectory, profile;
+  std::string step_name;  // of a model that is a step of a run
   std::vector<std::string> endpoints, excludes, tools;
   NumberFormatOptions format;
   std::optional<double> temperature, minutes;
@@ -141,6 +142,13 @@ Result<std::unique_ptr<rollout::EndpointModel>> endpoint_model(const AgentOption
   return rollout::EndpointModel::create(std::move(settings), task, clock);
 }
 
+// "RUN@12"; the directory of a step is called the same in all runs.
+std::string shown_name(const tandem::run::RunStep& step) {
+  std::error_code error;
+  const auto run = fs::canonical(step.run, error);
+  return fmt::format("{}@{}", (error ? step.run : run).filename().string(), step.step);
+}
+
 std::unique_ptr<rollout::EngineModel> engine_model(const AgentOptions& o, const rollout::LoadedModel& loaded,
                                                    const envs::Task& task, const envs::Profile& profile,
                                                    std::vector<envs::ForeignTool> foreign) {
@@ -231,6 +239,7 @@ Result<int> work_on(const AgentOptions& o, const fs::path& folder, envs::Sandbox
                                       .max_tokens = o.max_context,
                                       .place = TRY(place_of(o.device, o.threads)),
                                       .conversation = {.now = local_time()}}));
+    if (!o.step_name.empty()) loaded->name = o.step_name;
     engine = engine_model(o, *loaded, task, profile, foreign);
   }
   rollout::AgentModel& model = engine ? static_cast<rollout::AgentModel&>(*engine) : *servers;
@@ -311,7 +320,7 @@ Action add_agent(CLI::App& command) {
       ->needs(model)
       ->check(CLI::Range(64, 1'000'000));
   command.add_option("--minutes", o->minutes, "After which the agent is ended; without end by default")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(0.001, 525'600.0));
   command.add_flag("--end-on-change", o->end_on_change,
                    "The first turn that changes files is the last, as in the workspace tasks that models learn from");
   command.add_option("--requests-per-minute", o->requests_per_minute, "To all servers together; any number by default")
@@ -319,7 +328,7 @@ Action add_agent(CLI::App& command) {
       ->check(CLI::Range(1, 100'000));
   command.add_option("--request-seconds", o->request_seconds, "After which a request is given up and tried again")
       ->needs(endpoint)
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(0.01, 86'400.0))
       ->capture_default_str();
   command.add_option("--exclude", o->excludes, "Files and folders that stay out of the sandbox, as globs")
       ->allow_extra_args(false);
@@ -364,7 +373,10 @@ Action add_agent(CLI::App& command) {
       "      --transcript session.json \"Rename Config to Settings everywhere.\"\n"
       "  tandem agent --workspace . --undo");
   return [o]() -> Result<int> {
-    if (!o->model.empty()) o->model = TRY(tandem::run::model_directory(o->model)).string();
+    if (!o->model.empty()) {
+      if (const auto step = TRY(tandem::run::run_step_named(o->model))) o->step_name = shown_name(*step);
+      o->model = TRY(tandem::run::model_directory(o->model)).string();
+    }
     return run(*o);
   };
 }

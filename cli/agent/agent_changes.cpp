@@ -151,7 +151,10 @@ Result<int> undo_last(const fs::path& workspace, const UndoOptions& options, con
                                            {"changes", std::move(files)},
                                            {"exit", code}}));
   } else {
-    fmt::print("Taken back: {} of {}.\n", done, changes.size());
+    if (options.dry_run)
+      fmt::print("Nothing was taken back: this was a dry run.\n");
+    else
+      fmt::print("Taken back: {} of {}.\n", done, changes.size());
   }
   return code;
 }

@@ -250,8 +250,8 @@ std::string end_in_words(const rollout::AgentRecord& record) {
       return fmt::format("The agent did not come to an end: its message was cut by {}.",
                          record.rounds.empty() ? "a limit" : record.rounds.back().turn.cut_by);
     case AgentEnd::kTurns:
-      return fmt::format("The agent did not come to an end: its {} turns are over (--max-turns).",
-                         record.rounds.size());
+      return fmt::format("The agent did not come to an end: its {} over (--max-turns).",
+                         record.rounds.size() == 1 ? "one turn is" : fmt::format("{} turns are", record.rounds.size()));
     case AgentEnd::kTime:
       return "The agent did not come to an end: its time is over (--minutes).";
     case AgentEnd::kCircles:

@@ -125,7 +125,7 @@ Action add_mcp(CLI::App& command) {
       ->capture_default_str();
   command.add_option("--idle-minutes", options->idle_minutes, "After which a client that asks for nothing is let go")
       ->needs(http)
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(0.01, 525'600.0))
       ->capture_default_str();
   command.add_flag("--json", options->json, "Print {url, token}")->needs(http);
   command.footer(

@@ -16,7 +16,7 @@ void add_workspace_options(CLI::App& command, WorkspaceOptions& options) {
                   "TANDEM__ENV__ENGINE may name the engine's socket")
       ->type_name("IMAGE");
   command.add_option("--time-limit", options.time_limit_s, "Seconds after which a command is ended")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(0.01, 86'400.0))
       ->capture_default_str();
   command
       .add_option("--network", options.network,

@@ -49,9 +49,9 @@ void print_verdict(const eval::Verdict& v, const fs::path& folder, bool json) {
   if (json) return fmt::print("{}\n", dump_json_line(eval::results_json(v)));
   const auto& s = v.summary;
   if (s.pass_rate) {
-    fmt::print("{}: {:.1f} % of {} samples passed (95 % interval {:.1f} to {:.1f} %), {} tasks\n", v.night.suite,
+    fmt::print("{}: {:.1f} % of {} samples passed (95 % interval {:.1f} to {:.1f} %), {} task{}\n", v.night.suite,
                s.pass_rate->value * 100, s.verdicts, s.pass_rate->low * 100, s.pass_rate->high * 100,
-               v.night.tasks.size());
+               v.night.tasks.size(), v.night.tasks.size() == 1 ? "" : "s");
   } else {
     fmt::print("{}: no sample of {} has a verdict\n", v.night.suite, s.wanted);
   }

@@ -191,7 +191,7 @@ Action add_launch(CLI::App& command) {
   command
       .add_option("--memory", options->memory_gb,
                   "Memory of a run in GiB (default: the estimate of `tandem run --dry-run`, and room for tools)")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(0.01, 1e6));
   command
       .add_option("--restarts", options->restarts,
                   "Times that a run is started again after it was interrupted; Kubernetes does not count them")

@@ -72,7 +72,9 @@ Result<std::vector<envs::Task>> read_tasks(const std::string& path, int count, c
   const std::vector<std::string_view> known(own.begin(), own.end());
   for (const auto& name : names) {
     if (std::any_of(tasks.begin(), tasks.end(), [&](const auto& task) { return is_named(task, name); })) continue;
-    const auto near = nearest(name, known);
+    // A model's task is often called by its last part alone.
+    const auto ends = std::ranges::find_if(own, [&](const auto& each) { return each.ends_with("/" + name); });
+    const auto near = ends != own.end() ? *ends : nearest(name, known);
     return fail(Status::not_found(
         fmt::format("{} has no task \"{}\"{}", path, name, near.empty() ? "" : "; did you mean \"" + near + "\"?")));
   }

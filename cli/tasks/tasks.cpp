@@ -111,7 +111,8 @@ Result<int> show_task(const TasksOptions& options) {
     fmt::print("{}\n", shown.dump(2, ' ', false, Json::error_handler_t::replace));
     return kDone;
   }
-  fmt::print("{}, kind {}, at most {} turns\n", name_of(task), task.spec.kind, task.max_turns);
+  fmt::print("{}, kind {}, at most {} turn{}\n", name_of(task), task.spec.kind, task.max_turns,
+             task.max_turns == 1 ? "" : "s");
   for (const auto& message : opening.messages) {
     fmt::print("\n{}\n", message.role);
     print_text(message.content);

@@ -121,10 +121,12 @@ void print_skipped(const std::vector<envs::SkippedTask>& skipped, envs::Recipes 
     fmt::print("{}  left out\n", skipped[i].name);
     for (const auto& why : skipped[i].why) fmt::print("    {}\n", why);
   }
-  fmt::print("{} task{} left out, which cannot be followed here", skipped.size(),
-             skipped.size() == 1 ? " is" : "s are");
-  const bool has_engine = envs::Engine::find(envs::engine_place("")).has_value();
-  if (recipes == envs::Recipes::kFollowed) {
+  const auto with_recipe =
+      static_cast<size_t>(std::ranges::count_if(skipped, [](const auto& each) { return each.has_recipe; }));
+  fmt::print("{} task{} left out, which {}", skipped.size(), skipped.size() == 1 ? " is" : "s are",
+             with_recipe > 0 ? "cannot be followed here" : "cannot be read");
+  if (recipes == envs::Recipes::kFollowed && with_recipe > 0) {
+    const bool has_engine = envs::Engine::find(envs::engine_place("")).has_value();
     fmt::print("; `tandem tasks build` makes images of whole Dockerfiles, for `--recipes built`{}",
                has_engine ? "" : ", with a container engine, of which none answers here");
   }
@@ -161,7 +163,9 @@ Result<int> validate_tasks(const std::string& path, const std::vector<envs::Task
     else
       open.push_back(&task);
   }
-  if (!all.empty()) fmt::print(stderr, "{} of {} tasks are in {} already\n", all.size(), tasks.size(), options.results);
+  if (!all.empty())
+    fmt::print(stderr, "{} of {} {} in {} already\n", all.size(), tasks.size(),
+               tasks.size() == 1 ? "task is" : "tasks are", options.results);
 
   interrupted = false;
   std::signal(SIGINT, request_validation_stop);
@@ -186,7 +190,8 @@ Result<int> validate_tasks(const std::string& path, const std::vector<envs::Task
       pollfd wait = {queue.wake_fd(), POLLIN, 0};
       ::poll(&wait, 1, 200);
       queue.run_completions();
-      progress.show(fmt::format("{} of {} tasks, {} not passed", all.size(), tasks.size(), not_passed));
+      progress.show(fmt::format("{} of {} {}, {} not passed", all.size(), tasks.size(),
+                                tasks.size() == 1 ? "task" : "tasks", not_passed));
     }
   }
   progress.wipe();

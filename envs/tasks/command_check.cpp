@@ -149,14 +149,22 @@ bool steers_tests(std::string_view path) {
          is_below(path, ".local");  // where Python looks for packages of the user
 }
 
+// "; its output ends:" and the end, or that there is none.
+std::string end_in_words(std::string_view whose, std::string_view output) {
+  const auto lines = last_lines(output);
+  return trim(lines).empty() ? "; nothing was printed" : fmt::format("; {} output ends:\n{}", whose, lines);
+}
+
 Term judge(const CheckCommand& command, const ToolOutcome& outcome) {
   if (outcome.exit_code != command.exit_code) {
-    return {.why = fmt::format("`{}` ended with {} where {} was expected:\n{}", command.command, outcome.exit_code,
-                               command.exit_code, last_lines(outcome.output))};
+    const auto lines = last_lines(outcome.output);
+    return {.why = fmt::format("`{}` ended with {} where {} was expected{}{}", command.command, outcome.exit_code,
+                               command.exit_code, trim(lines).empty() ? "" : ":\n", lines)};
   }
   if (command.output && without_end(*command.output) != without_end(outcome.output)) {
-    return {.why = fmt::format("`{}` did not print what was expected, but:\n{}", command.command,
-                               last_lines(outcome.output))};
+    const auto lines = last_lines(outcome.output);
+    return {.why = fmt::format("`{}` did not print what was expected, but{}{}", command.command,
+                               trim(lines).empty() ? " nothing" : ":\n", lines)};
   }
   return {.value = 1};
 }
@@ -222,8 +230,8 @@ std::string_view last_line(std::string_view output) {
 }
 
 Status no_program(const CheckCommand& command, const std::string& program, std::string_view output) {
-  return Status::invalid(fmt::format("no grade: `{}` needs {}, which this machine does not have; its output ends:\n{}",
-                                     command.command, program, last_lines(output)));
+  return Status::invalid(fmt::format("no grade: `{}` needs {}, which this machine does not have{}", command.command,
+                                     program, end_in_words("its", output)));
 }
 
 // What the script that was run last has left, which is never nothing.
@@ -237,10 +245,10 @@ Result<Term> term_of_rewards(const Task& task, const ToolOutcome& script, const 
     return fail(no_verdict(check, fmt::format("left a reward of {}", rewards->reward), script.output));
   if (const auto failure = failure_of_script(check, script.output); !failure.empty())
     return fail(no_verdict(check, fmt::format("left a reward of {}, but {}", rewards->reward, failure), script.output));
-  return Term{.value = rewards->reward,
-              .why = fmt::format("the tests left a reward of {}; their output ends:\n{}", rewards->reward,
-                                 last_lines(script.output)),
-              .metrics = rewards->metrics};
+  return Term{
+      .value = rewards->reward,
+      .why = fmt::format("the tests left a reward of {}{}", rewards->reward, end_in_words("their", script.output)),
+      .metrics = rewards->metrics};
 }
 
 Result<Term> term_of_report(const Task& task, const ReportChannel::Reading& reading) {
@@ -248,8 +256,7 @@ Result<Term> term_of_report(const Task& task, const ReportChannel::Reading& read
   const auto& [report, output, why_none, unheard] = reading;
   if (!unheard.empty()) {
     const auto who = check.verifier.empty() ? "`" + check.commands.back().command + "`" : check.verifier;
-    return fail(
-        Status::invalid(fmt::format("no grade: {}: {}; the output ends:\n{}", who, unheard, last_lines(output))));
+    return fail(Status::invalid(fmt::format("no grade: {}: {}{}", who, unheard, end_in_words("the", output))));
   }
   const auto missing = missing_program(output);
   const bool has_stopped = !missing.empty() && !is_of_task(task, missing);
@@ -264,8 +271,7 @@ Result<Term> term_of_report(const Task& task, const ReportChannel::Reading& read
     return fail(no_verdict(check, "gave no verdict: " + why, output));
   if (has_stopped && report.empty() && missing_program(last_line(output)) == missing)
     return fail(no_program(check.commands.back(), missing, output));
-  return Term{.why = why + "; the output ends:\n" + last_lines(output),
-              .share = share_that_passed(report, *check.tests)};
+  return Term{.why = why + end_in_words("the", output), .share = share_that_passed(report, *check.tests)};
 }
 
 // Of a command of the check that did otherwise than it must.
@@ -274,8 +280,8 @@ Status check_program(const Task& task, const CheckCommand& command, const ToolOu
   if (is_out_of_time(outcome) && is_cut_short(command, outcome)) {
     return Status::invalid(fmt::format(
         "no grade: `{}` was still running after {:.3g} s, the longest that is waited for a grade here; the task gives "
-        "it {} s; its output ends:\n{}",
-        command.command, outcome.seconds, command.seconds, last_lines(outcome.output)));
+        "it {} s{}",
+        command.command, outcome.seconds, command.seconds, end_in_words("its", outcome.output)));
   }
   const auto missing = outcome.exit_code == kNoProgram ? missing_program(outcome.output) : "";
   if (missing.empty() || is_of_task(task, missing) || is_made(task, missing)) return {};

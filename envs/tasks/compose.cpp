@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cctype>
+#include <functional>
+#include <set>
 
 #include "base/yaml.h"
+#include "envs/tasks/built_image.h"
 #include "envs/tasks/toml_reader.h"
 #include "envs/tasks/yaml_reader.h"
 #include "envs/tools/shell_words.h"
@@ -12,32 +15,54 @@ namespace tandem::envs {
 namespace {
 
 constexpr uint64_t kLargestText = 1 << 20;
+constexpr std::string_view kMerge = "<<";
+constexpr int kDeepestMerge = 16, kMostMerges = 1000;
 
 class ComposeReader {
  public:
-  ComposeReader(const fs::path& file, std::string service, std::string& exports, Mistakes& mistakes)
-      : reader_(file.string(), mistakes), service_(std::move(service)), exports_(exports) {}
+  ComposeReader(const fs::path& file, std::string service, Composed& composed, Mistakes& mistakes)
+      : reader_(file.string(), mistakes), service_(std::move(service)), composed_(composed) {}
 
   void read(const YAML::Node& root) {
     bool client = false;
-    reader_.map(root, "the file", {}, [&](const std::string& key, const YAML::Node& at, const YAML::Node& value) {
+    map(root, "the file", [&](const std::string& key, const YAML::Node& at, const YAML::Node& value) {
       if (key == "version" || key == "name" || key.starts_with("x-")) return;
       if (key != "services") return reader_.mistake(at, key + " is not supported");
-      reader_.map(
-          value, "services", {}, [&](const std::string& service, const YAML::Node& place, const YAML::Node& node) {
-            if (service != service_)
-              return reader_.mistake(
-                  place, "the service " + service + " is not supported: a sandbox is one machine, called " + service_);
-            client = true;
-            read_client(node);
-          });
+      map(value, "services", [&](const std::string& service, const YAML::Node& place, const YAML::Node& node) {
+        if (service != service_)
+          return reader_.mistake(
+              place, "the service " + service + " is not supported: a sandbox is one machine, called " + service_);
+        client = true;
+        read_client(node);
+      });
     });
     if (root.IsMap() && !client) reader_.mistake(root, "has no service called " + service_);
   }
 
  private:
+  // As YamlReader::map, with the keys of the maps that "<<" names behind the map's own, where it has none of the name.
+  void map(const YAML::Node& node, const std::string& what, const YamlReader::Entry& entry) {
+    std::set<std::string> seen;
+    walk(node, what, entry, seen, 0);
+  }
+
+  void walk(const YAML::Node& node, const std::string& what, const YamlReader::Entry& entry,
+            std::set<std::string>& seen, int depth) {
+    // An alias may name the map that it stands in.
+    if (depth > kDeepestMerge || ++merges_ > kMostMerges) return reader_.mistake(node, what + " merges too many maps");
+    std::vector<YAML::Node> merged;
+    reader_.map(node, what, {}, [&](const std::string& key, const YAML::Node& at, const YAML::Node& value) {
+      if (key == kMerge && !value.IsSequence()) merged.push_back(value);
+      if (key == kMerge && value.IsSequence()) {
+        for (const YAML::Node& each : value) merged.push_back(each);
+      }
+      if (key != kMerge && seen.insert(key).second) entry(key, at, value);
+    });
+    for (const auto& each : merged) walk(each, what, entry, seen, depth + 1);
+  }
+
   void read_client(const YAML::Node& node) {
-    reader_.map(node, service_, {}, [&](const std::string& key, const YAML::Node& at, const YAML::Node& value) {
+    map(node, service_, [&](const std::string& key, const YAML::Node& at, const YAML::Node& value) {
       // Names, sizes and how it is started and watched say nothing here.
       if (key == "deploy" && needs_devices(value))
         return reader_.mistake(at, service_ + ": deploy asks for devices, GPUs among them, which no sandbox has");
@@ -70,15 +95,20 @@ class ComposeReader {
       if (key == "build") return read_build(value);
       if (key == "environment") return read_environment(value);
       if (key == "volumes") return read_volumes(value);
+      if (key == "working_dir") return read_workdir(value);
       reader_.mistake(at, service_ + ": " + key + " is not supported");
     });
   }
 
-  static bool needs_devices(const YAML::Node& deploy) {
+  bool needs_devices(const YAML::Node& deploy) {
     YAML::Node at = deploy;
-    for (const char* key : {"resources", "reservations", "devices"}) {
-      if (!at.IsMap() || !at[key]) return false;
-      at.reset(at[key]);
+    for (const std::string wanted : {"resources", "reservations", "devices"}) {
+      if (!at.IsMap()) return false;
+      YAML::Node found;
+      map(at, "deploy", [&](const std::string& key, const YAML::Node&, const YAML::Node& value) {
+        if (key == wanted) found.reset(value);
+      });
+      at.reset(found);
     }
     return at.IsSequence() && at.size() > 0;
   }
@@ -102,27 +132,57 @@ class ComposeReader {
         reader_.mistake(value, "build: " + key + " must be " + *right.begin());
     };
     if (!node.IsMap()) return must_be(node, "context", {".", "./"});
-    reader_.map(node, "build", {"context", "dockerfile"},
-                [&](const std::string& key, const YAML::Node&, const YAML::Node& value) {
-                  if (key == "context") must_be(value, key, {".", "./"});
-                  if (key == "dockerfile") must_be(value, key, {"Dockerfile", "./Dockerfile"});
-                });
+    map(node, "build", [&](const std::string& key, const YAML::Node& at, const YAML::Node& value) {
+      if (key == "context") return must_be(value, key, {".", "./"});
+      if (key == "dockerfile") return must_be(value, key, {"Dockerfile", "./Dockerfile"});
+      if (key == "args") return read_arguments(value);
+      if (key != "target") return reader_.mistake(at, "build: " + key + " is not supported");
+      composed_.inputs.target = reader_.text(value, "build: target").value_or("");
+    });
+  }
+
+  void read_arguments(const YAML::Node& node) {
+    read_variables(node, "args", [&](const YAML::Node& at, const std::string& name, const std::string& value) {
+      // A Dockerfile would read these once more.
+      if (value.find_first_of("$\\") != std::string::npos)
+        return reader_.mistake(at, "args: " + name + ": a value with a dollar or a backslash is not followed");
+      composed_.inputs.arguments[name] = value;
+    });
+  }
+
+  void read_workdir(const YAML::Node& node) {
+    const auto text = reader_.text(node, "working_dir");
+    if (!text) return;
+    const auto folder = without_variables(*text);
+    if (!folder || !*folder || !(*folder)->starts_with('/'))
+      return reader_.mistake(node, "working_dir must be an absolute path");
+    auto path = fs::path(**folder).lexically_normal().string();
+    if (path.size() > 1 && path.ends_with('/')) path.pop_back();
+    composed_.inputs.workdir = path;
   }
 
   void read_environment(const YAML::Node& node) {
+    read_variables(node, "environment", [&](const YAML::Node&, const std::string& name, const std::string& value) {
+      composed_.exports += "export " + name + "=" + shell_quoted(value) + "; ";
+    });
+  }
+
+  // Those that have a value: a name alone would be a variable of this machine, none of which reaches a sandbox.
+  using Variable = std::function<void(const YAML::Node& at, const std::string& name, const std::string& value)>;
+  void read_variables(const YAML::Node& node, const std::string& what, const Variable& take) {
     if (node.IsSequence()) {
       for (const auto& item : node) {
-        const auto text = reader_.text(item, "an entry of environment");
+        const auto text = reader_.text(item, "an entry of " + what);
         if (!text) continue;
         const size_t equals = text->find('=');
-        // A name alone would be a variable of this machine, none of which reaches a sandbox.
-        if (equals != std::string::npos) set(item, text->substr(0, equals), text->substr(equals + 1));
+        if (equals != std::string::npos)
+          read_variable(item, what, text->substr(0, equals), text->substr(equals + 1), take);
       }
       return;
     }
-    reader_.map(node, "environment", {}, [&](const std::string& name, const YAML::Node&, const YAML::Node& value) {
-      if (value.IsNull()) return;  // as a name alone in a list
-      if (const auto text = reader_.text(value, "environment: " + name)) set(value, name, *text);
+    map(node, what, [&](const std::string& name, const YAML::Node&, const YAML::Node& value) {
+      if (value.IsNull()) return;
+      if (const auto text = reader_.text(value, what + ": " + name)) read_variable(value, what, name, *text, take);
     });
   }
 
@@ -152,15 +212,15 @@ class ComposeReader {
     return std::optional(text);
   }
 
-  void set(const YAML::Node& at, const std::string& name, const std::string& value) {
+  void read_variable(const YAML::Node& at, const std::string& what, const std::string& name, const std::string& value,
+                     const Variable& take) {
     if (name == "TEST_DIR" && value.find("T_BENCH_TEST_DIR") != std::string::npos) return;  // it is there anyway
     const auto fits = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
     if (name.empty() || !std::all_of(name.begin(), name.end(), fits))
-      return reader_.mistake(at, "environment: \"" + name + "\" is no name");
+      return reader_.mistake(at, what + ": \"" + name + "\" is no name");
     const auto known = without_variables(value);
-    if (!known)
-      return reader_.mistake(at, "environment: " + name + ": variables of this machine do not reach a sandbox");
-    if (*known) exports_ += "export " + name + "=" + shell_quoted(**known) + "; ";
+    if (!known) return reader_.mistake(at, what + ": " + name + ": variables of this machine do not reach a sandbox");
+    if (*known) take(at, name, **known);
   }
 
   void read_volumes(const YAML::Node& node) {
@@ -172,19 +232,32 @@ class ComposeReader {
 
   YamlReader reader_;
   const std::string service_;
-  std::string& exports_;
+  Composed& composed_;
+  int merges_ = 0;
 };
 
 }  // namespace
 
-void read_compose(const fs::path& file, const std::string& service, std::string& exports, Mistakes& mistakes) {
+Composed read_compose(const fs::path& file, const std::string& service, Mistakes& mistakes) {
+  Composed composed;
   const auto text = read_file(file, kLargestText);
-  if (!text) return mistakes.add(file.string(), 0, text.error().message());
+  if (!text) {
+    mistakes.add(file.string(), 0, text.error().message());
+    return composed;
+  }
   try {
-    ComposeReader(file, service, exports, mistakes).read(load_yaml(*text));
+    ComposeReader(file, service, composed, mistakes).read(load_yaml(*text));
   } catch (const YAML::Exception& error) {
     mistakes.add(file.string(), error.mark.line + 1, "is not YAML: " + error.msg);
   }
+  return composed;
+}
+
+std::string built_image_by(const fs::path& folder, const Composed& composed, Mistakes& mistakes) {
+  if (!composed.inputs.arguments.empty() || !composed.inputs.target.empty())
+    mistakes.add((folder / "Dockerfile").string(), 0,
+                 "images are built without args and target of docker-compose, which this one has");
+  return built_image(folder, mistakes);
 }
 
 }  // namespace tandem::envs

@@ -31,9 +31,13 @@ std::string absolute_path(const std::string& folder, const std::string& path) {
 class DockerfileReader {
  public:
   DockerfileReader(const fs::path& context, std::string workdir, std::span<const std::string_view> hidden,
-                   Mistakes& mistakes)
-      : context_(context), file_((context / "Dockerfile").string()), hidden_(hidden), mistakes_(mistakes) {
-    build_.workdir = std::move(workdir);
+                   const BuildInputs& inputs, Mistakes& mistakes)
+      : context_(context),
+        file_((context / "Dockerfile").string()),
+        hidden_(hidden),
+        inputs_(inputs),
+        mistakes_(mistakes) {
+    build_.workdir = inputs.workdir.empty() ? std::move(workdir) : inputs.workdir;
   }
 
   Build run(const std::string& text) {
@@ -45,6 +49,7 @@ class DockerfileReader {
       if (each.name == "ENV" || each.name == "ARG") note_variables(each);
       if (each.name == "WORKDIR") build_.workdir = at = absolute_path(at, docker_unquoted(expanded(each.rest)));
     }
+    begin_where_wanted();
     root_ = build_.root();
     folder_ = build_.workdir;
     variables_.clear();
@@ -58,10 +63,28 @@ class DockerfileReader {
       follow(each);
     }
     drop_ignored();
+    const auto& target = inputs_.target;
+    if (!target.empty() && stage_ != target && std::to_string(stages_ - 1) != target)
+      mistakes_.add(file_, 0,
+                    fmt::format("has no stage \"{}\" at its end, which docker-compose names as target", target));
     return std::move(build_);
   }
 
  private:
+  // A folder within /workspace needs no other root.
+  void begin_where_wanted() {
+    const auto wanted = inputs_.workdir.empty() ? build_.workdir : inputs_.workdir;
+    if (wanted == build_.workdir) return;
+    Build other{.workdir = wanted};
+    if (other.root() != build_.root()) {
+      return mistakes_.add(file_, 0,
+                           fmt::format("the last WORKDIR is {}, docker-compose has working_dir {}; followed is "
+                                       "the same folder, or both in /workspace",
+                                       build_.workdir, wanted));
+    }
+    build_.workdir = wanted;
+  }
+
   void refuse(const DockerInstruction& at, const std::string& why) {
     mistakes_.add(file_, at.line, fmt::format("{}: {}", at.name, why));
   }
@@ -71,6 +94,9 @@ class DockerfileReader {
   void follow(const DockerInstruction& each) {
     if (each.name == "FROM") {
       if (++stages_ > 1) refuse(each, "builds of several stages are not followed");
+      const auto words = docker_words(each.rest).value_or(std::vector<std::string>());
+      const bool is_named = words.size() > 2 && (words[words.size() - 2] == "AS" || words[words.size() - 2] == "as");
+      stage_ = is_named ? words.back() : "";
       is_dash_ = image_has_dash(each.rest);
     } else if (each.name == "WORKDIR") {
       folder_ = absolute_path(folder_, docker_unquoted(expanded(each.rest)));
@@ -309,6 +335,11 @@ class DockerfileReader {
         pairs.emplace_back(name, docker_value(rest));
       }
     }
+    if (each.name == "ARG") {
+      for (auto& [name, value] : pairs) {
+        if (const auto given = inputs_.arguments.find(name); given != inputs_.arguments.end()) value = given->second;
+      }
+    }
     std::map<std::string, std::string> values;
     for (const auto& [name, value] : pairs)
       values[name] = has_begun_ ? expanded(value) : docker_expanded(value, of_from_);
@@ -450,6 +481,7 @@ class DockerfileReader {
   const fs::path context_;
   const std::string file_;
   const std::span<const std::string_view> hidden_;
+  const BuildInputs& inputs_;
   Mistakes& mistakes_;
   Build build_;
   std::string root_;                              // Build::root, of the last WORKDIR
@@ -461,18 +493,19 @@ class DockerfileReader {
   std::string arguments_;                         // exports of ARG
   std::map<std::string, std::string> sources_;    // of files, their paths in the context
   int stages_ = 0;
+  std::string stage_;  // the name of the last one
 };
 
 }  // namespace
 
 Build read_dockerfile(const fs::path& context, const std::string& workdir, std::span<const std::string_view> hidden,
-                      Mistakes& mistakes) {
+                      Mistakes& mistakes, const BuildInputs& inputs) {
   const auto text = read_file(context / "Dockerfile", 1 << 20);
   if (!text) {
     mistakes.add((context / "Dockerfile").string(), 0, text.error().message());
     return {};
   }
-  return DockerfileReader(context, workdir, hidden, mistakes).run(*text);
+  return DockerfileReader(context, workdir, hidden, inputs, mistakes).run(*text);
 }
 
 }  // namespace tandem::envs

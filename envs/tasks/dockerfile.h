@@ -1,6 +1,7 @@
 // The part of a Dockerfile that a sandbox can follow: WORKDIR, COPY of files beside it, ARG, ENV and RUN.
 #pragma once
 
+#include <map>
 #include <set>
 #include <span>
 #include <string>
@@ -29,11 +30,19 @@ struct Build {
   std::string root() const { return workdir.starts_with("/workspace/") ? "/workspace" : workdir; }
 };
 
-// Reads `context`/Dockerfile. `workdir` is where the file says none. Whatever cannot be done is added to `mistakes`, by
-// the name of the instruction and its line; so is what would show a model one of the `hidden` files or folders of the
-// context by name. Of a context that is copied whole they are left out, as is what .dockerignore names. FROM says
-// nothing here: the root of a sandbox is that of this machine; there is one user; nothing is started but by commands.
+// What is said of a build beside its Dockerfile.
+struct BuildInputs {
+  std::map<std::string, std::string> arguments;  // of ARG; those that the file does not name say nothing
+  std::string target;                            // the stage that is wanted; empty: the last
+  std::string workdir;                           // where commands begin; empty: as the file says
+};
+
+// Reads `context`/Dockerfile. `workdir` is where the file, and `inputs`, say none. Whatever cannot be done is added to
+// `mistakes`, by the name of the instruction and its line; so is what would show a model one of the `hidden` files or
+// folders of the context by name. Of a context that is copied whole they are left out, as is what .dockerignore names.
+// FROM says nothing here: the root of a sandbox is that of this machine; there is one user; nothing is started but by
+// commands.
 Build read_dockerfile(const fs::path& context, const std::string& workdir, std::span<const std::string_view> hidden,
-                      Mistakes& mistakes);
+                      Mistakes& mistakes, const BuildInputs& inputs = {});
 
 }  // namespace tandem::envs

@@ -111,15 +111,19 @@ class HarborReader {
     toml_.read(kKeys, [this](const std::string& path, const toml::node& node, int line) { take(path, node, line); });
     open_network();
     if (steps_.empty()) task_.instruction = text_of(folder_ / "instruction.md");
+    Composed composed;
     for (const char* name : {"docker-compose.yaml", "docker-compose.yml"}) {
       if (std::error_code error; fs::exists(folder_ / "environment" / name, error))
-        read_compose(folder_ / "environment" / name, "main", environment_, mistakes_);
+        composed = read_compose(folder_ / "environment" / name, "main", mistakes_);
     }
+    environment_ += composed.exports;
+    if (!composed.inputs.workdir.empty()) workdir_ = composed.inputs.workdir;
     if (recipes_ == Recipes::kBuilt && task_.image.empty())
-      task_.image = built_image(folder_ / "environment", mistakes_);
+      task_.image = built_image_by(folder_ / "environment", composed, mistakes_);
     // An image was built from the Dockerfile beside it, if there is one.
-    auto build = task_.image.empty() ? read_dockerfile(folder_ / "environment", workdir_, kHiddenOfHarbor, mistakes_)
-                                     : Build{.workdir = workdir_};
+    auto build = task_.image.empty()
+                     ? read_dockerfile(folder_ / "environment", workdir_, kHiddenOfHarbor, mistakes_, composed.inputs)
+                     : Build{.workdir = workdir_};
     begin_in(build, environment_, {"/tests", "/logs", "/solution"}, (folder_ / "environment" / "Dockerfile").string(),
              task_, mistakes_);
     if (steps_.empty()) {

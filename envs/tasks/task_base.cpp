@@ -258,9 +258,12 @@ Result<TaskBase> find_task_base(TaskBase::Kind kind, const fs::path& source, con
   std::error_code error;
   if (kind == TaskBase::Kind::kGit) {
     const auto repository = TRY(git_folder_of(base.source));
-    const auto name =
-        TRY(run_git(repository, "git rev-parse --verify " + shell_quoted(commit + "^{commit}"), 4096, 60));
-    base.commit = trim(name);
+    const auto name = run_git(repository, "git rev-parse --verify " + shell_quoted(commit + "^{commit}"), 4096, 60);
+    // Git's own words for an unknown name are "Needed a single revision".
+    if (!name && name.error().message().find("single revision") != std::string::npos)
+      return fail(Status::not_found(fmt::format("{} has no commit \"{}\"", base.source.string(), commit)));
+    if (!name) return fail(name.error());
+    base.commit = trim(*name);
     base.digest = digest_of("git " + base.commit).hex();
     return base;
   }

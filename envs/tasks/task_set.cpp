@@ -99,7 +99,7 @@ class TaskSetWalk {
       const bool is_foreign = is_swe_bench(file);
       Mistakes why;
       auto tasks = is_foreign ? read_swe_bench(file, why) : read_humanevalpack(file, mistakes_);
-      for (auto& line : why.take()) skipped_.push_back({line.substr(0, line.find(": ")), {line}});
+      for (auto& line : why.take()) skipped_.push_back({line.substr(0, line.find(": ")), {line}, false});
       for (auto& task : tasks) is_foreign ? add_foreign(std::move(task), file) : add(std::move(task), file);
     } else {
       mistakes_.add(file.string(), 0, "is no task; expected .yaml, or .jsonl of HumanEvalPack or SWE-bench");
@@ -121,12 +121,12 @@ class TaskSetWalk {
     return relative.generic_string();
   }
 
-  void skip(const fs::path& source, Mistakes& why) { skipped_.push_back({name_by(source), why.take()}); }
+  void skip(const fs::path& source, Mistakes& why) { skipped_.push_back({name_by(source), why.take(), true}); }
 
   void add_foreign(Task task, const fs::path& source) {
     if (task.name.empty()) task.name = name_by(source);
     if (auto why = leave_out_ ? leave_out_(task) : std::string(); !why.empty())
-      return skipped_.push_back({task.name, {std::move(why)}});
+      return skipped_.push_back({task.name, {std::move(why)}, false});
     add(std::move(task), source);
   }
 

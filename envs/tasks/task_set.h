@@ -21,6 +21,7 @@ namespace tandem::envs {
 struct SkippedTask {
   std::string name;
   std::vector<std::string> why;  // places and reasons
+  bool has_recipe = false;       // a Dockerfile, of which an image can be built
 };
 
 struct TaskSetOptions {

@@ -43,14 +43,17 @@ class TerminalBenchReader {
     task_.ends_on_change = false;
     read_yaml();
     std::error_code error;
+    Composed composed;
     for (const char* name : {"docker-compose.yaml", "docker-compose.yml"}) {
-      if (fs::exists(folder_ / name, error)) read_compose(folder_ / name, "client", environment_, mistakes_);
+      if (fs::exists(folder_ / name, error)) composed = read_compose(folder_ / name, "client", mistakes_);
     }
+    environment_ += composed.exports;
+    const std::string workdir = composed.inputs.workdir.empty() ? "/workspace" : composed.inputs.workdir;
     environment_ += "export TEST_DIR=/tests; ";
-    if (recipes_ == Recipes::kBuilt) task_.image = built_image(folder_, mistakes_);
+    if (recipes_ == Recipes::kBuilt) task_.image = built_image_by(folder_, composed, mistakes_);
     const auto build = task_.image.empty()
-                           ? read_dockerfile(folder_, "/workspace", hidden_of_terminal_bench(), mistakes_)
-                           : Build{.workdir = "/workspace"};
+                           ? read_dockerfile(folder_, workdir, hidden_of_terminal_bench(), mistakes_, composed.inputs)
+                           : Build{.workdir = workdir};
     begin_in(build, environment_, {"/tests", "/logs", "/oracle"}, (folder_ / "Dockerfile").string(), task_, mistakes_);
     read_tests(build);
     read_solution(build);

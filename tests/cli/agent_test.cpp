@@ -141,6 +141,8 @@ TEST_F(Agent, what_was_written_is_taken_back_by_undo_and_only_once) {
   script_an_edit(server);
   ASSERT_EQ(run(with(server)), 0) << text(output());
   put("notes/a.txt", "of somebody\n");
+  ASSERT_EQ(run(command({"--undo", "--dry-run"})), 0) << text(output());
+  EXPECT_THAT(text(output()), HasSubstr("Nothing was taken back: this was a dry run."));
   ASSERT_EQ(run(command({"--undo"})), 0) << text(output());
   EXPECT_EQ(get("app.ini"), "[cache]\ncache_limit = 20\n");
   EXPECT_EQ(get("notes/a.txt"), "of somebody\n");
@@ -300,7 +302,7 @@ TEST_F(Agent, what_an_agent_leaves_that_does_not_come_to_its_end_is_written_for_
     Arguments more = {"--max-turns", "1"};
     if (yes) more.emplace_back("--yes");
     EXPECT_EQ(run(with(server, more)), 1);
-    EXPECT_THAT(text(output()), HasSubstr("its 1 turns are over"));
+    EXPECT_THAT(text(output()), HasSubstr("its one turn is over"));
     EXPECT_EQ(get("app.ini").find("40") != std::string::npos, yes);
   }
 }
@@ -482,6 +484,11 @@ TEST_F(Agent, what_is_wrong_with_the_command_line_is_said_at_once) {
       {{"--endpoint", "http://127.0.0.1:1", "--model-name", "m", "--exclude", "[", "Do it."}, "--exclude"},
       {{"--model", "/nowhere", "--endpoint", "http://127.0.0.1:1", "Do it."}, "--model excludes --endpoint"},
   };
+  // Bounds that nobody would read are no help.
+  for (const auto& arguments : {Arguments{"--time-limit", "0", "Do it."}, Arguments{"--minutes", "0", "Do it."}}) {
+    EXPECT_EQ(run(command(arguments)), 2);
+    EXPECT_THAT(text(output()), testing::ContainsRegex("0 not in range .{1,40}\n"));
+  }
   for (const auto& [arguments, words] : wrong) {
     EXPECT_EQ(run(command(arguments)), 2) << words;
     EXPECT_THAT(text(output()), HasSubstr(words));

@@ -64,6 +64,14 @@ TEST_F(RunStepTest, commands_compute_with_the_step_that_is_named) {
   EXPECT_TRUE(fs::exists(root() / "tuned" / "model.safetensors"));
 }
 
+TEST_F(RunStepTest, an_agent_is_called_by_its_run_and_step) {
+  const fs::path workspace = root() / "workspace", transcript = root() / "transcript.json";
+  fs::create_directories(workspace);
+  (void)tandem({"agent", "--workspace", workspace, "--model", a_run().string() + "@last", "--max-turns", "1",
+                "--max-tokens", "4", "--transcript", transcript, "Do it."});
+  EXPECT_EQ(json(transcript)["agent"]["model_name"], "first-run@2") << text(output());
+}
+
 TEST_F(RunStepTest, what_names_no_model_is_refused_with_what_there_is) {
   const std::string dir = a_run().string();
   for (const auto& [named, words] :

@@ -59,6 +59,19 @@ TEST_F(TasksCommand, shows_what_a_model_meets_and_never_the_tests) {
   EXPECT_THAT(output, HasSubstr("python3 -I test_text.py"));
   EXPECT_THAT(output, testing::Not(HasSubstr("two one")));
   EXPECT_EQ(tasks("show examples/tasks").second, 2);
+  EXPECT_THAT(tasks("show examples/tasks reverse_words").first, HasSubstr("did you mean \"functions/reverse_words\"?"));
+}
+
+TEST_F(TasksCommand, images_are_advised_only_where_a_dockerfile_is_left_out) {
+  const auto said = [&](const std::string& name) { return tasks("validate " + (folder_ / name).string()).first; };
+  ASSERT_EQ(tasks("new " + (folder_ / "own").string()).second, 0);
+  put("own/x/task.yaml", "instruction: x\n");
+  put("own/x/docker-compose.yaml", "services: {db: {image: x}}\n");
+  EXPECT_THAT(said("own"), HasSubstr("cannot be followed here; `tandem tasks build`"));
+  fs::remove_all(folder_ / "own" / "x");
+  put("own/lines.jsonl", R"({"instance_id":"a__b-1","repo":"./none","base_commit":"0000000"})"
+                         "\n");
+  EXPECT_THAT(said("own"), HasSubstr("1 task is left out, which cannot be read"));
 }
 
 TEST_F(TasksCommand, a_base_is_told_with_its_source_and_once_it_is_unpacked_with_its_size) {
@@ -182,7 +195,7 @@ TEST_F(TasksWithPackages, of_a_run_s_config_are_taken_and_verdicts_count_for_the
   const auto proved = with(command + " --packages-config " + config);
   EXPECT_EQ(proved.second, 0) << proved.first;
   EXPECT_THAT(proved.first, HasSubstr("Next: tandem run " + config));
-  EXPECT_THAT(with(command + " --packages-config " + config).first, HasSubstr("1 of 1 tasks are in"));
+  EXPECT_THAT(with(command + " --packages-config " + config).first, HasSubstr("1 of 1 task is in"));
   EXPECT_EQ(with(command).second, 1) << "without them it is still failed";
 }
 

@@ -234,6 +234,9 @@ TEST_F(Base, comes_from_a_commit_or_an_archive_too) {
     EXPECT_EQ(fs::read_symlink(base->tree() / "link"), "src");
     EXPECT_EQ(prepare_base(*found)->digest, base->digest) << "the second time it is there";
   }
+  const auto none = find_task_base(TaskBase::Kind::kGit, scratch_.path / "repo", "nosuch");
+  ASSERT_FALSE(none.has_value());
+  EXPECT_THAT(none.error().to_string(), HasSubstr("repo has no commit \"nosuch\""));
 }
 
 // A base may hold links that lead out of it: grading reads its files on the host.

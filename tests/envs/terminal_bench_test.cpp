@@ -104,8 +104,9 @@ TEST_F(TerminalBench, tests_that_say_nothing_or_are_killed_give_no_verdict) {
   scratch_.put("t/run-tests.sh", "no_such_program\n");
   EXPECT_THAT(why(""), HasSubstr("it needs no_such_program"));
   // What `python3 -m pytest` says and does where there is no pytest.
-  scratch_.put("t/run-tests.sh",
-               "python3 -c 'import os; print(\"/usr/bin/python3: No module named pytest\", flush=True); os._exit(1)'\n");
+  scratch_.put(
+      "t/run-tests.sh",
+      "python3 -c 'import os; print(\"/usr/bin/python3: No module named pytest\", flush=True); os._exit(1)'\n");
   EXPECT_THAT(why(""), HasSubstr("it needs pytest, which this machine does not have"));
 }
 
@@ -133,6 +134,52 @@ TEST_F(TerminalBench, variables_of_a_service_are_read_as_compose_reads_them) {
     compose(std::string("    deploy: ") + deploy + "\n");
     EXPECT_EQ(mistakes(), "") << deploy;
   }
+}
+
+TEST_F(TerminalBench, arguments_target_and_folder_of_a_service_are_followed) {
+  scratch_.put("t/Dockerfile", "ARG BASE=debian:12\nFROM ${BASE} AS last\nARG WHO=nobody\nRUN echo $WHO > who.txt\n");
+  const auto compose = [&](const std::string& build, const std::string& more = "") {
+    scratch_.put("t/docker-compose.yaml", "services:\n  client:\n    build: {context: ., " + build + "}\n" + more);
+  };
+  const auto setup = [&] {
+    const auto read = task();
+    if (!read) return read.error().message();
+    std::string text;
+    for (const auto& command : read->setup) text += command + "\n";
+    return text;
+  };
+  compose("args: {WHO: somebody, NONE:, OTHER: 3}, target: last", "    working_dir: /app/\n");
+  EXPECT_THAT(setup(), HasSubstr("export WHO='somebody'"));
+  EXPECT_THAT(setup(), HasSubstr("cd /app"));
+  compose("args: [WHO=else, NONE]", "");
+  EXPECT_THAT(setup(), HasSubstr("export WHO='else'"));
+  compose("target: first", "");
+  EXPECT_THAT(mistakes(), HasSubstr("Dockerfile: has no stage \"first\" at its end"));
+  compose("network: host, args: {WHO: a$$b}", "    working_dir: src\n");
+  EXPECT_THAT(mistakes(), HasSubstr("build: network is not supported"));
+  EXPECT_THAT(mistakes(), HasSubstr("args: WHO: a value with a dollar"));
+  EXPECT_THAT(mistakes(), HasSubstr("working_dir must be an absolute path"));
+  scratch_.put("t/Dockerfile", "FROM debian:12\nWORKDIR /srv\n");
+  compose("dockerfile: Dockerfile", "    working_dir: /opt/x\n");
+  EXPECT_THAT(mistakes(), HasSubstr("the last WORKDIR is /srv, docker-compose has working_dir /opt/x"));
+}
+
+TEST_F(TerminalBench, merge_keys_of_a_service_are_followed) {
+  scratch_.put(
+      "t/docker-compose.yaml",
+      "x-env: &env {MODE: merged, OWN: merged}\nx-service: &service\n  build: .\n  environment: &more {MORE: 1}\n"
+      "services:\n  client:\n    <<: *service\n    environment:\n      <<: [*env, *more]\n      OWN: own\n");
+  const auto read = task();
+  ASSERT_TRUE(read.has_value()) << read.error().message();
+  std::string setup;
+  for (const auto& command : read->setup) setup += command + "\n";
+  for (const char* words : {"export OWN='own';", "export MODE='merged';", "export MORE='1';"})
+    EXPECT_THAT(setup, HasSubstr(words));
+  EXPECT_THAT(setup, testing::Not(HasSubstr("export OWN='merged'")));
+  scratch_.put("t/docker-compose.yaml", "x-s: &s {ports: ['80:80']}\nservices:\n  client:\n    build: .\n    <<: *s\n");
+  EXPECT_THAT(mistakes(), HasSubstr("docker-compose.yaml:1: client: ports is not supported"));
+  scratch_.put("t/docker-compose.yaml", "services:\n  client: &c\n    build: .\n    <<: *c\n");
+  EXPECT_THAT(mistakes(), HasSubstr("docker-compose.yaml"));
 }
 
 TEST_F(TerminalBench, what_a_sandbox_cannot_give_is_refused_by_name_and_line) {

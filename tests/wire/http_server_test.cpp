@@ -48,8 +48,8 @@ std::string read_all(const FileDescriptor& socket) {
 // /closed.
 class HttpServed : public testing::Test {
  protected:
-  explicit HttpServed(Duration keep_alive = {})
-      : server_(*HttpServer::listen("127.0.0.1", 0, limits(keep_alive))),
+  explicit HttpServed(Duration keep_alive = {}, Duration transfer = 2s)
+      : server_(*HttpServer::listen("127.0.0.1", 0, limits(keep_alive, transfer))),
         wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     server_.watch(wake_.get(), [this] {
       uint64_t count;
@@ -84,11 +84,11 @@ class HttpServed : public testing::Test {
     later_.clear();
     stream_.reset();
   }
-  static HttpLimits limits(Duration keep_alive) {
+  static HttpLimits limits(Duration keep_alive, Duration transfer) {
     HttpLimits limits;
     limits.body_bytes = 10;
     limits.connections = 4;
-    limits.transfer = 2s;
+    limits.transfer = transfer;
     limits.keep_alive = keep_alive;
     return limits;
   }
@@ -147,6 +147,28 @@ TEST_F(HttpServed, visitors_beyond_the_limit_wait_for_a_place) {
   std::vector<FileDescriptor> silent;
   for (int i = 0; i < 4; ++i) silent.push_back(connect_to(server_.port()));
   EXPECT_THAT(ask("GET / HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 200"));
+}
+
+class HttpPatient : public HttpServed {
+ protected:
+  HttpPatient() : HttpServed({}, 600s) {}
+};
+
+TEST_F(HttpPatient, the_oldest_connection_that_has_sent_nothing_makes_room_for_another) {
+  const auto begun = connect_to(server_.port());
+  const std::string request = "GET /stream HTTP/1.1\r\n\r\n";
+  ASSERT_EQ(send(begun.get(), request.data(), request.size(), MSG_NOSIGNAL), static_cast<ssize_t>(request.size()));
+  char buffer[4096];
+  std::string got;
+  for (ssize_t n; got.find("one ") == std::string::npos && (n = recv(begun.get(), buffer, sizeof buffer, 0)) > 0;)
+    got.append(buffer, static_cast<size_t>(n));
+  std::vector<FileDescriptor> silent;
+  for (int i = 0; i < 3; ++i) silent.push_back(connect_to(server_.port()));
+  EXPECT_THAT(ask("GET / HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 200"));
+  EXPECT_EQ(recv(silent[0].get(), buffer, sizeof buffer, 0), 0) << "it is closed";
+  EXPECT_EQ(recv(silent[2].get(), buffer, sizeof buffer, MSG_DONTWAIT), -1) << "the last is not";
+  release();
+  EXPECT_THAT(read_all(begun), HasSubstr("two"));
 }
 
 class HttpKept : public HttpServed {
