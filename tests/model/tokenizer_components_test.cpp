@@ -110,5 +110,24 @@ TEST(TokenizerComponents, empty_matches_of_a_split_part_the_text) {
   }
 }
 
+TEST(TokenizerComponents, byte_fallback_behind_byte_level_is_refused_where_it_would_be_taken) {
+  Json whole = {
+      {"version", "1.0"},
+      {"added_tokens", Json::array()},
+      {"normalizer", nullptr},
+      {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}}},
+      {"post_processor", nullptr},
+      {"decoder", {{"type", "ByteLevel"}}},
+      {"model",
+       {{"type", "BPE"}, {"vocab", {{"a", 0}, {"<0xC3>", 1}}}, {"merges", Json::array()}, {"byte_fallback", true}}}};
+  EXPECT_TRUE(Tokenizer::from_json(whole.dump())) << "no byte has all of its parts";
+  whole["model"]["vocab"]["<0x42>"] = 2;
+  const auto refused = Tokenizer::from_json(whole.dump());
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message().find("byte_fallback behind ByteLevel, of B"), std::string::npos);
+  whole["model"]["vocab"]["B"] = 3;
+  EXPECT_TRUE(Tokenizer::from_json(whole.dump()));
+}
+
 }  // namespace
 }  // namespace tandem::model
