@@ -52,6 +52,25 @@ constexpr std::array<std::string_view, 26> kHarmlessKeys = {"peft_type",
 constexpr std::array<std::string_view, 5> kOnByObject = {"use_bdlora", "arrow_config", "kasa_config",
                                                          "monteclora_config", "velora_config"};
 
+// Most starts say nothing about an adapter that has learned. Some are taken out of the base weights, which PEFT changes
+// when it loads such an adapter, and so may those that nobody here knows.
+Status refuse_unknown_start(const Json& start) {
+  if (!start.is_string()) {
+    if (start.is_null() || start.is_boolean()) return {};
+    return Status::invalid(fmt::format("init_lora_weights is {}, not a bool or a name", start.dump()));
+  }
+  const auto name = start.get<std::string>();
+  for (const std::string_view kind : {"pissa", "corda", "olora", "loftq", "lora_ga"}) {
+    if (!name.starts_with(kind)) continue;
+    return Status::invalid(
+               fmt::format("init_lora_weights \"{}\" changes the base weights, which is not supported", name))
+        .hint("save it as a plain adapter: save_pretrained(DIR, path_initial_model_for_weight_conversion=START)");
+  }
+  constexpr std::array<std::string_view, 5> kPlain = {"", "gaussian", "Gaussian", "eva", "orthogonal"};
+  if (std::ranges::find(kPlain, name) != kPlain.end()) return {};
+  return Status::invalid(fmt::format("init_lora_weights \"{}\" is not supported", name));
+}
+
 // Keys that change what an adapter means, and those that nobody here knows, unless they are null, false or empty.
 Status refuse_unknown_parts(const Json& json) {
   const std::string type = TRY(ConfigReader(json).text("peft_type", "unnamed"));
@@ -62,15 +81,7 @@ Status refuse_unknown_parts(const Json& json) {
     const bool off = value.is_null() || value == Json(false) || value == Json("") || value.empty();
     if (on_by_object || !off) return Status::invalid(fmt::format("{} is not supported", key));
   }
-  // Starts that are taken out of the base weights, which PEFT changes when it loads such an adapter.
-  if (const auto start = json.find("init_lora_weights"); start != json.end() && start->is_string()) {
-    for (const std::string_view kind : {"pissa", "corda", "olora", "loftq", "lora_ga"}) {
-      if (!start->get<std::string>().starts_with(kind)) continue;
-      return Status::invalid(fmt::format("init_lora_weights \"{}\" changes the base weights, which is not supported",
-                                         start->get<std::string>()))
-          .hint("save it as a plain adapter: save_pretrained(DIR, path_initial_model_for_weight_conversion=START)");
-    }
-  }
+  TRY(refuse_unknown_start(json.value("init_lora_weights", Json())));
   const std::string bias = TRY(ConfigReader(json).text("bias", "none"));
   if (bias != "none") return Status::invalid(fmt::format("bias \"{}\" is not none", bias));
   return {};
@@ -151,6 +162,9 @@ Result<std::map<std::string, Factors>> read_factors(const Safetensors& file, int
     factors.columns = static_cast<int>(a[1]);
     factors.a = TRY(floats_of(name, *pair.a));
     factors.b = TRY(floats_of(name, *pair.b));
+    const auto finite = [](float value) { return std::isfinite(value); };
+    if (!std::ranges::all_of(factors.a, finite) || !std::ranges::all_of(factors.b, finite))
+      return fail(Status::invalid(fmt::format("the factors of {} hold NaN or infinite numbers", name)));
   }
   if (found.empty()) return fail(Status::invalid("holds no factors"));
   return found;

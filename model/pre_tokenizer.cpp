@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "base/utf8.h"
 #include "model/bert_characters.h"
@@ -18,7 +19,8 @@ constexpr const char* kByteLevelRegex = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p
 
 enum class Behavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
 
-// A stretch of text and whether it is a delimiter. Turned into pieces as HF's SplitDelimiterBehavior says.
+// A stretch of text and whether it is a delimiter, an empty one where a pattern matches nothing between two characters.
+// Turned into pieces as HF's SplitDelimiterBehavior says.
 struct Stretch {
   std::string_view text;
   bool delimiter = false;
@@ -27,46 +29,35 @@ struct Stretch {
 std::string_view joined(std::string_view a, std::string_view b) { return {a.data(), a.size() + b.size()}; }
 
 void emit(const std::vector<Stretch>& stretches, Behavior behavior, std::vector<std::string_view>& out) {
-  bool previous_delimiter = false;
-  switch (behavior) {
-    case Behavior::kIsolated:
-      for (const Stretch& stretch : stretches) out.push_back(stretch.text);
-      return;
-    case Behavior::kRemoved:
-      for (const Stretch& stretch : stretches) {
-        if (!stretch.delimiter) out.push_back(stretch.text);
-      }
-      return;
-    case Behavior::kContiguous:
-      for (size_t i = 0; i < stretches.size(); ++i) {
-        if (i > 0 && stretches[i].delimiter == stretches[i - 1].delimiter) {
-          out.back() = joined(out.back(), stretches[i].text);
-        } else {
-          out.push_back(stretches[i].text);
-        }
-      }
-      return;
-    case Behavior::kMergedWithPrevious:
-      for (size_t i = 0; i < stretches.size(); ++i) {
-        if (i > 0 && stretches[i].delimiter && !previous_delimiter) {
-          out.back() = joined(out.back(), stretches[i].text);
-        } else {
-          out.push_back(stretches[i].text);
-        }
-        previous_delimiter = stretches[i].delimiter;
-      }
-      return;
-    case Behavior::kMergedWithNext:
-      for (size_t i = 0; i < stretches.size(); ++i) {
-        if (i > 0 && previous_delimiter && !stretches[i].delimiter) {
-          out.back() = joined(out.back(), stretches[i].text);
-        } else {
-          out.push_back(stretches[i].text);
-        }
-        previous_delimiter = stretches[i].delimiter;
-      }
-      return;
+  const size_t first = out.size();
+  for (size_t i = 0; i < stretches.size(); ++i) {
+    const auto& [text, delimiter] = stretches[i];
+    const bool previous_delimiter = i > 0 && stretches[i - 1].delimiter;
+    bool join = false;
+    switch (behavior) {
+      case Behavior::kIsolated:
+        break;
+      case Behavior::kRemoved:
+        if (delimiter) continue;
+        break;
+      case Behavior::kContiguous:
+        join = delimiter == previous_delimiter;
+        break;
+      case Behavior::kMergedWithPrevious:
+        join = delimiter && !previous_delimiter;
+        break;
+      case Behavior::kMergedWithNext:
+        join = !delimiter && previous_delimiter;
+        break;
+    }
+    if (join && i > 0)
+      out.back() = joined(out.back(), text);
+    else
+      out.push_back(text);
   }
+  // Only now, since an empty stretch parts what it stands between.
+  const auto begin = out.begin() + static_cast<std::ptrdiff_t>(first);
+  out.erase(std::remove_if(begin, out.end(), [](std::string_view piece) { return piece.empty(); }), out.end());
 }
 
 class RegexSplit final : public PreTokenizerStep {
@@ -78,7 +69,7 @@ class RegexSplit final : public PreTokenizerStep {
     std::vector<Stretch> stretches;
     const bool isolated = behavior_ == Behavior::kIsolated;  // the common case needs no list
     const auto add = [&](size_t begin, size_t end, bool match) {
-      if (begin == end) return;
+      if (begin == end && (isolated || !match)) return;
       const auto text = piece.substr(begin, end - begin);
       if (isolated) {
         out.push_back(text);
@@ -88,21 +79,21 @@ class RegexSplit final : public PreTokenizerStep {
     };
     size_t from = 0;
     size_t covered = 0;
+    std::optional<size_t> last_end;  // of a match
     while (from <= piece.size()) {
       const Regex::Match match = TRY(regex_.find(piece, from, scratch));
       if (!match.found) break;
-      if (match.begin == match.end) {  // a cut, where there are no pieces to merge; go on behind the next character
-        if (match.begin >= piece.size()) break;
-        if (isolated) {
-          add(covered, match.begin, false);
-          covered = match.begin;
-        }
-        from = match.begin + next_character(piece.substr(match.begin)).length;
-        continue;
+      const bool nothing = match.begin == match.end;
+      if (!nothing || match.begin != last_end) {  // Oniguruma's search takes no empty match right behind another match
+        add(covered, match.begin, false);
+        add(match.begin, match.end, true);
+        covered = match.end;
+        last_end = match.end;
       }
-      add(covered, match.begin, false);
-      add(match.begin, match.end, true);
-      covered = from = match.end;
+      from = match.end;
+      if (!nothing) continue;
+      if (from >= piece.size()) break;
+      from += next_character(piece.substr(from)).length;  // behind the next character, where it does not match again
     }
     add(covered, piece.size(), false);
     if (!isolated) emit(stretches, behavior_, out);

@@ -188,6 +188,14 @@ class TokenizerReader {
         name = fmt::format("<0x{:02X}>", byte);
       }
       byte_tokens[byte] = id_of(name);
+      // HF tokenizers takes the name apart then.
+      const bool falls_back =
+          byte_level_ && options.byte_fallback && byte_tokens[byte] < 0 && std::ranges::all_of(name, [&](char part) {
+            return id_of(fmt::format("<0x{:02X}>", static_cast<uint8_t>(part))) >= 0;
+          });
+      if (falls_back)
+        return fail(Status::invalid(
+            fmt::format("byte_fallback behind ByteLevel, of {}, which vocab does not have, is not supported", name)));
     }
     const std::vector<Bpe::Merge> merges = TRY(read_merges(part(model, "merges"), id_of));
     return Bpe(std::move(tokens), merges, std::move(byte_tokens), options);

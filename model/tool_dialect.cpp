@@ -92,7 +92,7 @@ std::string_view without_end_tokens(ToolDialect dialect, std::string_view text, 
     rest = rest.substr(0, rest.find_last_not_of(kSpace) + 1);
     std::string_view end;
     const auto look_for = [&](std::string_view token) {
-      if (rest.ends_with(token)) end = token;
+      if (!token.empty() && rest.ends_with(token)) end = token;
     };
     std::ranges::for_each(of(dialect).ends, look_for);
     std::ranges::for_each(own, look_for);

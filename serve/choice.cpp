@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "rollout/engine/no_numbers.h"
+
 namespace tandem::serve {
 
 std::string_view name_of(Finish finish) {
@@ -40,6 +42,7 @@ Result<Piece> Choice::take(rollout::SampledToken token) {
                                   "of the model goes on")
                     .hint("let the branches of anyOf differ early"));
   }
+  TRY(rollout::check_are_numbers(std::span(&token.logprob, 1)));
   Piece piece{.first_token = tokens_.size(), .tokens = 1};
   const bool stopped = token.turn_ended && token.end == rollout::TurnEnd::kStop;
   const bool cut = token.turn_ended && !stopped;

@@ -13,6 +13,7 @@
 #include "cli/model/generate_request.h"
 #include "cli/model/model_options.h"
 #include "rollout/engine/draft_model.h"
+#include "rollout/engine/no_numbers.h"
 #include "run/run_step.h"
 
 namespace tandem::cli {
@@ -162,6 +163,8 @@ class Worker {
                                                   "of anyOf, or no token of the model goes on")
                                     .hint("let the branches of anyOf differ early")));
     }
+    if (Status numbers = rollout::check_are_numbers(std::span(&token.logprob, 1)); !numbers.ok())
+      return end(token.sequence, tl::unexpected(std::move(numbers)));
     r.tokens.push_back(token.token);
     r.logprobs.push_back(token.logprob);
     r.sampling_logprobs.push_back(token.sampling_logprob);

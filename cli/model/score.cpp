@@ -8,6 +8,7 @@
 #include "cli/json_lines.h"
 #include "cli/model/model_options.h"
 #include "cli/model/scorer.h"
+#include "rollout/engine/no_numbers.h"
 #include "run/run_step.h"
 #include "trainer/torch/oracle.h"
 
@@ -42,7 +43,8 @@ Result<std::vector<int32_t>> tokens_of(const Json& line, int vocabulary, int max
   return tokens;
 }
 
-Json answer_of(const std::vector<float>& of_tokens, const std::vector<int32_t>& argmax) {
+Result<Json> answer_of(const std::vector<float>& of_tokens, const std::vector<int32_t>& argmax) {
+  TRY(rollout::check_are_numbers(of_tokens));
   Json logprobs = Json::array({nullptr});
   for (const float logprob : of_tokens) logprobs.push_back(logprob);
   return Json{{"logprobs", logprobs}, {"argmax", argmax}};

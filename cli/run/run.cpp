@@ -419,6 +419,8 @@ Status read_what_is_run(RunOptions& options) {
       if (!options.config.empty()) options.overrides.insert(options.overrides.begin(), std::move(options.config));
       options.config = own.string();
     }
+    if (options.config.empty() && options.resume && !options.run_dir.empty())
+      return Status::invalid(fmt::format("{}: there is no run to go on with", options.run_dir));
     if (options.config.empty()) return Status::invalid("which config? It is the first argument");
     if (!fs::exists(options.config, error)) return Status::invalid(options.config + ": there is no such file");
     return {};

@@ -229,6 +229,7 @@ Value join(const Value& value, const Arguments& arguments) {
 Value sum(const Value& value, const Arguments& arguments) {
   const Parameters p("sum", arguments, {"attribute", "start"});
   Value total = p[1] ? *p[1] : Value(0);
+  if (total.is_string()) throw TemplateError("sum() can't sum strings [use ''.join(seq) instead]");
   for (const Value& element : value.elements()) {
     total = binary("+", total, p[0] && !p[0]->is_none() ? follow(element, *p[0]) : element);
   }

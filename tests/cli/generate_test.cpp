@@ -179,6 +179,30 @@ TEST_F(Generate, the_logprobs_of_a_constrained_text_are_the_ones_that_score_give
     EXPECT_EQ(scored["logprobs"][prompt_ids.size() + i], answers.at(1)["logprobs"][i]) << i;
 }
 
+TEST_F(Generate, a_model_that_computes_nan_answers_with_an_error_and_no_token) {
+  const fs::path broken = root() / "nan";
+  fs::copy(root() / "model", broken);
+  const fs::path weights = broken / "model.safetensors";
+  constexpr size_t kNumbers = 2048;  // of 2 bytes, whose bits are all set: NaN
+  std::string bytes = text(weights);
+  bytes.replace(bytes.size() - 2 * kNumbers, 2 * kNumbers, 2 * kNumbers, '\xff');
+  std::ofstream(weights, std::ios::binary) << bytes;
+  std::ofstream(root() / "lines") << R"({"tokens":[5,6,7],"max_tokens":3})"
+                                  << "\n"
+                                  << R"({"tokens":[5,6,7],"max_tokens":3,"temperature":0})"
+                                  << "\n";
+  EXPECT_EQ(tandem({"generate", "--model", broken.string(), "--input", (root() / "lines").string()}), 1);
+  const std::string answers = text(output());
+  EXPECT_EQ(answers.find("\"tokens\""), std::string::npos) << answers;
+  const size_t first = answers.find("gives NaN");
+  ASSERT_NE(first, std::string::npos) << answers;
+  EXPECT_NE(answers.find("gives NaN", first + 1), std::string::npos) << answers;
+  std::ofstream(root() / "lines") << R"({"tokens":[5,6,7]})"
+                                  << "\n";
+  EXPECT_EQ(tandem({"score", "--model", broken.string(), "--input", (root() / "lines").string()}), 1);
+  EXPECT_NE(text(output()).find("gives NaN"), std::string::npos);
+}
+
 TEST_F(Generate, tool_choice_constrains_calls_to_the_tools) {
   const Json tools = *parse_json(
       R"([{"type":"function","function":{"name":"look","parameters":{"type":"object","properties":{"at":{"enum":["left",)"

@@ -258,6 +258,7 @@ TEST_F(StandbyRun, what_does_not_fit_is_refused_by_name) {
   refused({"run", config, "--take-over", root().string()}, "leave out " + config);
   refused({"run", config, "--accept-loss"}, "--accept-loss is for --take-over");
   refused({"run"}, "which config?");
+  refused({"run", "--resume", "--run-dir", "/nowhere/run"}, "/nowhere/run: there is no run to go on with");
 }
 
 }  // namespace

@@ -70,6 +70,9 @@ TEST(Adapter, what_is_not_merged_is_refused_by_name_and_changes_nothing) {
       {R"({"rank_pattern":{"q_proj":8}})", "rank_pattern"},
       {R"({"modules_to_save":["lm_head"]})", "modules_to_save"},
       {R"({"init_lora_weights":"pissa_niter_4"})", "init_lora_weights \"pissa_niter_4\" changes the base weights"},
+      {R"({"init_lora_weights":"PiSSA"})", "init_lora_weights \"PiSSA\" is not supported"},
+      {R"({"init_lora_weights":"milora"})", "init_lora_weights \"milora\" is not supported"},
+      {R"({"init_lora_weights":3})", "init_lora_weights is 3"},
       {R"({"r":0})", "r is 0"},
       {R"({"r":8})", "the factors of model.layers.0.mlp.down_proj.weight are [4, 50] and [30, 4], not of rank 8"},
   };
@@ -87,11 +90,19 @@ TEST(Adapter, what_is_not_merged_is_refused_by_name_and_changes_nothing) {
   EXPECT_EQ(weights.digest(), before);
   // What says nothing stops nothing.
   Json harmless = config;
-  harmless.update(*parse_json(R"({"new_thing":null,"other":false,"more":{},"text":"","use_bdlora":null})"));
+  harmless.update(*parse_json(
+      R"({"new_thing":null,"other":false,"more":{},"text":"","use_bdlora":null,"init_lora_weights":"gaussian"})"));
   ASSERT_TRUE(write_file(copy / "adapter_config.json", harmless.dump()));
   auto changed = std::move(*load_weights(golden_model("llama"), false));
   const auto merged = merge_adapter(stream, copy, changed);
   EXPECT_TRUE(merged) << merged.error().to_string();
+  std::string factors = *read_file(copy / kAdapterFactorsFile);
+  factors.replace(factors.size() - sizeof(float), sizeof(float), sizeof(float), '\xff');  // NaN
+  ASSERT_TRUE(write_file(copy / kAdapterFactorsFile, factors));
+  const auto broken = merge_adapter(stream, copy, weights);
+  ASSERT_FALSE(broken);
+  EXPECT_NE(broken.error().to_string().find("hold NaN"), std::string::npos) << broken.error().to_string();
+  EXPECT_EQ(weights.digest(), before);
   auto other = std::move(*load_weights(golden_model("glm4"), false));
   EXPECT_NE(merge_adapter(stream, adapter("rslora"), other).error().to_string().find("the model has no matrix"),
             std::string::npos);

@@ -105,5 +105,49 @@ TEST(JinjaNumbers, characters_have_names_and_whole_numbers_a_length_in_bits) {
   EXPECT_EQ(text_of_template("{{ (5).bit_length() }} {{ 0 .bit_length() }} {{ (-(2**70)).bit_length() }}"), "3 0 71");
 }
 
+TEST(JinjaNumbers, specifiers_and_conversions_write_what_python_writes) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"'{:<05d}'.format(4)", "40000"},
+      {"'{:^05}'.format(-4)", "0-400"},
+      {"'{:05}'.format('ab')", "ab000"},
+      {"'{:x<05d}'.format(4)", "4xxxx"},
+      {"'{:#.3g}'.format(1.0)", "1.00"},
+      {"'{:#.0f}'.format(2.5)", "2."},
+      {"'{:#g} {:#.0G}'.format(123456.789, 2.5)", "123457. 2."},
+      {"'{:#.0e}'.format(1e20)", "1.e+20"},
+      {"'{:#}'.format(1e20)", "1.e+20"},
+      {"'{:#.0%}'.format(5)", "500.%"},
+      {"'{:_x}'.format(1048576)", "10_0000"},
+      {"'{:#_b}'.format(-77)", "-0b100_1101"},
+      {"'{:_d}'.format(1048576)", "1_048_576"},
+      {"'{:012,}'.format(1234)", "0,000,001,234"},
+      {"'{:013,}'.format(1234)", "0,000,001,234"},
+      {"'{:012,g}'.format(1)", "0,000,000,001"},
+      {"'{:-012,.1f}'.format(-1.5)", "-0,000,001.5"},
+      {"'{:012_b}'.format(-42)", "-0_0010_1010"},
+      {"'{:<012,}'.format(1234)", "1,2340000000"},
+      {"'{:c}|{:3c}|{:<3c}'.format(65, 233, 66)", "A|  é|B  "},
+      {"'{:n} {:n}'.format(1234567, 0.5)", "1234567 0.5"},
+      {"'{!a}'.format('é€😀')", "'\\xe9\\u20ac\\U0001f600'"},
+      {"'%a' % 'xé'", "'x\\xe9'"},
+      {"'%.3d|%+6.3d|%08.3d|%#.4x' % (5, 5, 5, 255)", "005|  +005|00000005|0x00ff"},
+      {"'%d' % 1e25", "10000000000000000905969664"},
+      {"'%i|%u' % (-1.9, 2.9)", "-1|2"},
+      {"'%ld' % 3", "3"},
+      {"'%05s|%-05d|%05c' % ('a', 3, 'b')", "    a|3    |    b"},
+      {"'%#g|%#.0f' % (1, 2.5)", "1.00000|2."},
+  };
+  for (const auto& [expression, expected] : cases)
+    EXPECT_EQ(text_of_template("{{ " + std::string(expression) + " }}"), expected) << expression;
+  // What Python refuses is refused.
+  for (const char* expression :
+       {"'{:,x}'.format(5)", "'{:_c}'.format(5)", "'{:,n}'.format(5)", "'{:,}'.format('a')", "'{:+}'.format('a')",
+        "'{:#}'.format('a')", "'{:0=5}'.format('a')", "'{:+c}'.format(65)", "'{!b}'.format(1)", "'%x' % 1.0",
+        "'%d' % ('nan'|float)", "['a']|sum(start='')"})
+    EXPECT_NE(text_of_template("{{ " + std::string(expression) + " }}").find("chat_template: line 1"),
+              std::string::npos)
+        << expression;
+}
+
 }  // namespace
 }  // namespace tandem::model

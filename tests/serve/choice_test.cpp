@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <deque>
 
 namespace tandem::serve {
@@ -75,6 +76,17 @@ Told tell(const ChoiceSettings& settings, const std::string& text, rollout::Turn
   shared->most_tokens = 1000;
   Choice choice(&tokenizer, shared, "call_");
   return tell(choice, tokenizer, text, end);
+}
+
+TEST(Choice, a_token_whose_logprob_is_nan_is_an_error) {
+  const auto tokenizer = byte_tokenizer();
+  auto settings = std::make_shared<ChoiceSettings>();
+  settings->most_tokens = 1000;
+  Choice choice(&tokenizer, settings, "call_");
+  const auto taken = choice.take({.token = 1, .logprob = std::nanf("")});
+  ASSERT_FALSE(taken);
+  EXPECT_EQ(taken.error().code(), Code::kCorrupt);
+  EXPECT_NE(taken.error().message().find("NaN"), std::string::npos);
 }
 
 TEST(Choice, ends_before_the_first_stop_text_and_tells_no_part_of_it) {
