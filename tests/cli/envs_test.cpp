@@ -480,11 +480,11 @@ TEST_F(EnvsCommand, a_run_tries_the_episode_again_whose_sandbox_an_operator_ende
   ASSERT_LT(number, all.size());
   EXPECT_GT(all[number]["attempt"].get<int>(), (*leased)["attempt"].get<int>()) << all[number];
   EXPECT_NE(all[number]["outcome"], "infra_error") << all[number];
-  // When the run is over so is its server, and that is said.
+  // When the run has ended so has its server, and that is said.
   const auto said = envs("ls " + run_dir.string());
   EXPECT_EQ(said.code, 1);
-  EXPECT_EQ(said.err,
-            "tandem envs: no environment server of " + run_dir.string() + " is alive: the run is over (done)\n");
+  EXPECT_EQ(said.err, "tandem envs: no environment server of " + run_dir.string() +
+                          " is alive: the run was interrupted; `tandem run --resume` goes on with it\n");
 }
 
 }  // namespace
