@@ -65,8 +65,10 @@ TEST_F(TasksCommand, shows_what_a_model_meets_and_never_the_tests) {
 TEST_F(TasksCommand, images_are_advised_only_where_a_dockerfile_is_left_out) {
   const auto said = [&](const std::string& name) { return tasks("validate " + (folder_ / name).string()).first; };
   ASSERT_EQ(tasks("new " + (folder_ / "own").string()).second, 0);
-  put("own/x/task.yaml", "instruction: x\n");
-  put("own/x/docker-compose.yaml", "services: {db: {image: x}}\n");
+  put("own/x/task.toml", "version = '1.0'\n");
+  put("own/x/instruction.md", "x\n");
+  put("own/x/tests/test.sh", "echo 1 > /logs/verifier/reward.txt\n");
+  put("own/x/environment/Dockerfile", "FROM debian:12 AS built\nFROM debian:12\nCOPY --from=built /x /x\n");
   EXPECT_THAT(said("own"), HasSubstr("cannot be followed here; `tandem tasks build`"));
   fs::remove_all(folder_ / "own" / "x");
   put("own/lines.jsonl", R"({"instance_id":"a__b-1","repo":"./none","base_commit":"0000000"})"

@@ -150,7 +150,7 @@ TEST_F(TerminalBench, arguments_target_and_folder_of_a_service_are_followed) {
   };
   compose("args: {WHO: somebody, NONE:, OTHER: 3}, target: last", "    working_dir: /app/\n");
   EXPECT_THAT(setup(), HasSubstr("export WHO='somebody'"));
-  EXPECT_THAT(setup(), HasSubstr("cd /app"));
+  EXPECT_THAT(setup(), HasSubstr("cd '/app'"));
   compose("args: [WHO=else, NONE]", "");
   EXPECT_THAT(setup(), HasSubstr("export WHO='else'"));
   compose("target: first", "");
