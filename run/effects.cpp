@@ -30,7 +30,6 @@ std::map<std::string, std::string> reasons_of(const RunConfig& c) {
          "algorithm.correction.kind is none");
   unless(a.correction.kind != "tis", {"algorithm.correction.low"},
          "algorithm.correction.kind is tis, which holds weights above and drops none");
-  unless(a.correction.kind != "none", {"algorithm.correction.low"}, "algorithm.correction.kind is none");
   unless(masked, {"algorithm.mask_low", "algorithm.mask_high", "algorithm.penalty"},
          fmt::format("algorithm.name is {}, and these are of dppo", a.name));
   unless(!masked, {"algorithm.clip_low", "algorithm.clip_high", "algorithm.dual_clip"},

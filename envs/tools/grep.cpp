@@ -112,7 +112,11 @@ ToolOutcome tool_grep(const ToolContext& context, const Json& arguments) {
   spec.output_limit = context.output_limit;
   const auto result = run_process(spec);
   if (!result) return ToolOutcome::refused(result.error().message());
-  if (result->timed_out) return ToolOutcome::refused("the search took too long; give a path or a narrower pattern");
+  if (result->timed_out) {
+    const auto fit = check_ignore_files(context, *path, kIgnoreFilesAfter);
+    return ToolOutcome::refused(fit.ok() ? "the search took too long; give a path or a narrower pattern"
+                                         : fit.message());
+  }
   if (result->exit_code > 1) return ToolOutcome::refused("the search failed: " + std::string(trim(result->output)));
 
   const size_t limit = arguments.contains("head_limit") ? arguments.at("head_limit").get<size_t>() : SIZE_MAX;

@@ -10,7 +10,6 @@
 namespace tandem::envs {
 namespace {
 
-constexpr size_t kIgnoreFilesMostEntries = 200'000;  // to look through; some tenths of a second
 constexpr std::array kIgnoreFiles = {".gitignore", ".ignore", ".rgignore"};
 constexpr const char* kExclude = ".git/info/exclude";
 
@@ -35,7 +34,7 @@ Status check_ignore_files_of(const ToolContext& context, const fs::path& folder)
 
 }  // namespace
 
-Status check_ignore_files(const ToolContext& context, const fs::path& folder) {
+Status check_ignore_files(const ToolContext& context, const fs::path& folder, size_t most_entries) {
   // Rules of the folders above count too.
   fs::path above = context.root;
   TRY(check_ignore_files_of(context, above));
@@ -47,7 +46,7 @@ Status check_ignore_files(const ToolContext& context, const fs::path& folder) {
   }
   std::error_code error;
   fs::recursive_directory_iterator entry(above, fs::directory_options::skip_permission_denied, error);
-  for (size_t i = 0; !error && entry != fs::recursive_directory_iterator() && i < kIgnoreFilesMostEntries; ++i) {
+  for (size_t i = 0; !error && entry != fs::recursive_directory_iterator() && i < most_entries; ++i) {
     const auto name = entry->path().filename();
     if (std::ranges::find(kIgnoreFiles, name) != kIgnoreFiles.end()) TRY(check_ignore_file(context, entry->path()));
     if (name == ".git") {

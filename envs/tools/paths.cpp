@@ -98,6 +98,7 @@ Result<std::vector<std::string>> files_not_ignored(const ToolContext& context, c
   spec.time_limit_s = std::min(context.time_limit_s, 30.0);
   spec.output_limit = kListBytes;
   const auto result = TRY(run_process(spec));
+  if (result.timed_out) TRY(check_ignore_files(context, folder, kIgnoreFilesAfter));
   if (result.timed_out || result.truncated) {
     return fail(Status::exhausted("there are too many files below \"" + below + "\"; name a folder further down"));
   }
