@@ -18,20 +18,38 @@
 namespace tandem::envs {
 namespace {
 
+constexpr int kMostRounds = 8;             // of what is written during a cut, by a program that never rests
 constexpr int kLogTurnMilliseconds = 250;  // where the kernel has no more watches to give
 
-// Lines may come while this runs: those between the two looks at the size are lost, and counted.
-void cut_log(int log, off_t& left_out) {
+std::string read_log(int log, off_t begin, off_t size) {
+  std::string text(static_cast<size_t>(std::max<off_t>(size, 0)), '\0');
+  const ssize_t count = pread(log, text.data(), text.size(), begin);
+  text.resize(static_cast<size_t>(std::max<ssize_t>(count, 0)));
+  return text;
+}
+
+off_t size_of(int log) {
   struct stat info {};
-  if (fstat(log, &info) != 0 || info.st_size <= kLargestLog) return;
-  std::string end(kKeptOfLog, '\0');
-  const ssize_t count = pread(log, end.data(), end.size(), info.st_size - kKeptOfLog);
-  if (count < 0) return;
-  end.resize(static_cast<size_t>(count));
+  return fstat(log, &info) == 0 ? info.st_size : 0;
+}
+
+// Writes the end over the begin and cuts off the rest, so that the log begins with its mark at each moment, whoever
+// writes beside. What comes during the cut is kept; what comes between the last look at the size and the cut is lost.
+void cut_log(int log, off_t& left_out) {
+  off_t size = size_of(log);
+  if (size <= kLargestLog) return;
+  std::string end = read_log(log, size - kKeptOfLog, kKeptOfLog);
   if (const size_t line = end.find('\n'); line != std::string::npos && line + 1 < end.size()) end.erase(0, line + 1);
-  if (fstat(log, &info) != 0 || ftruncate(log, 0) != 0) return;
-  left_out += info.st_size - static_cast<off_t>(end.size());
-  (void)write_all(log, fmt::format("[... {} bytes left out ...]\n{}", left_out, end), "log").ok();
+  left_out += size - static_cast<off_t>(end.size());
+  if (lseek(log, 0, SEEK_SET) < 0) return;
+  std::string text = fmt::format("[... {} bytes left out ...]\n{}", left_out, end);
+  for (int round = 0; !text.empty(); ++round) {
+    if (!write_all(log, text, "log")) return;
+    text = read_log(log, size, round < kMostRounds ? kKeptOfLog : 0);
+    size += static_cast<off_t>(text.size());
+  }
+  left_out += std::max<off_t>(size_of(log) - size, 0);
+  (void)!ftruncate(log, lseek(log, 0, SEEK_CUR));
 }
 
 [[noreturn]] void watch_log(int log, int program, int watch) {
@@ -53,7 +71,7 @@ void cut_log(int log, off_t& left_out) {
 Status guard_log(const std::string& log, pid_t program) {
   const FileDescriptor process(static_cast<int>(syscall(SYS_pidfd_open, program, 0)));
   if (!process) return Status::from_errno("pidfd_open", errno);
-  const FileDescriptor file(open(log.c_str(), O_RDWR | O_APPEND | O_CLOEXEC));
+  const FileDescriptor file(open(log.c_str(), O_RDWR | O_CLOEXEC));
   if (!file) return Status::from_errno(log, errno);
   FileDescriptor watch(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
   if (watch && inotify_add_watch(watch.get(), log.c_str(), IN_MODIFY) < 0) watch.reset();
