@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/text.h"
+#include "envs/tasks/docker_scope.h"
 #include "envs/tasks/dockerfile_parts.h"
 #include "envs/tasks/dockerfile_text.h"
 #include "envs/tasks/dockerignore.h"
@@ -36,7 +37,8 @@ class DockerfileReader {
         file_((context / "Dockerfile").string()),
         hidden_(hidden),
         inputs_(inputs),
-        mistakes_(mistakes) {
+        mistakes_(mistakes),
+        scope_(inputs.arguments) {
     build_.workdir = inputs.workdir.empty() ? std::move(workdir) : inputs.workdir;
   }
 
@@ -45,19 +47,17 @@ class DockerfileReader {
     // The last folder is the workspace, so it must be known before anything is copied into it.
     std::string at = build_.workdir;
     for (const auto& each : instructions) {
-      if (each.name == "FROM") has_begun_ = true;
-      if (each.name == "ENV" || each.name == "ARG") note_variables(each);
+      if (each.name == "FROM") scope_.begin();
+      if (each.name == "ENV" || each.name == "ARG") scope_.note(each);
       if (each.name == "WORKDIR") build_.workdir = at = absolute_path(at, docker_unquoted(expanded(each.rest)));
     }
     begin_where_wanted();
     root_ = build_.root();
     folder_ = build_.workdir;
-    variables_.clear();
-    of_from_.clear();
-    has_begun_ = false;
+    scope_ = DockerScope(inputs_.arguments);
     bool first = true;
     for (const auto& each : instructions) {
-      if (each.name == "FROM") has_begun_ = true;
+      if (each.name == "FROM") scope_.begin();
       if (first && each.name != "FROM" && each.name != "ARG") refuse(each, "a Dockerfile begins with FROM");
       first = first && each.name == "ARG";
       follow(each);
@@ -89,7 +89,7 @@ class DockerfileReader {
     mistakes_.add(file_, at.line, fmt::format("{}: {}", at.name, why));
   }
 
-  std::string expanded(const std::string& text) const { return docker_expanded(text, variables_); }
+  std::string expanded(const std::string& text) const { return scope_.expanded(text); }
 
   void follow(const DockerInstruction& each) {
     if (each.name == "FROM") {
@@ -104,11 +104,11 @@ class DockerfileReader {
     } else if (each.name == "COPY" || each.name == "ADD") {
       copy(each);
     } else if (each.name == "ENV") {
-      auto pairs = note_variables(each);
+      auto pairs = scope_.note(each);
       // Values of one instruction know the variables as they were before it.
       if (names_itself(pairs)) std::reverse(pairs.begin(), pairs.end());
       for (const auto& [name, value] : pairs) {
-        const auto environment = name == "PATH" ? environment_on(expanded(value)) : "";
+        const auto environment = name == "PATH" ? scope_.virtual_environment_on(expanded(value)) : "";
         if (!environment.empty()) {
           refuse(each,
                  fmt::format("PATH leads to the Python of the virtual environment {}, which is not followed: tests "
@@ -118,8 +118,8 @@ class DockerfileReader {
         set(each, name, value);
       }
     } else if (each.name == "ARG") {
-      const auto pairs = note_variables(each);
-      for (const auto& [name, value] : has_begun_ ? pairs : DockerVariables())
+      const auto pairs = scope_.note(each);
+      for (const auto& [name, value] : scope_.has_begun() ? pairs : DockerVariables())
         arguments_ += "export " + name + "=" + shell_quoted(expanded(value)) + "; ";
     } else if (each.name == "RUN") {
       command(each);
@@ -313,40 +313,6 @@ class DockerfileReader {
     build_.commands.push_back(std::move(command));
   }
 
-  // NAME=VALUE pairs, or NAME and VALUE with a space between; of ARG the values need not be there. Of ENV they may name
-  // variables. What stands before FROM is known to FROM, and to an ARG of the name alone behind it.
-  DockerVariables note_variables(const DockerInstruction& each) {
-    DockerVariables pairs;
-    const size_t equals = each.rest.find('='), space = each.rest.find_first_of(" \t");
-    if (each.name == "ENV" && space != std::string::npos && (equals == std::string::npos || space < equals)) {
-      pairs.emplace_back(each.rest.substr(0, space), trim(each.rest.substr(space)));
-    } else {
-      std::string_view rest = each.rest;
-      while (!(rest = trim(rest)).empty()) {
-        const size_t end_of_name = std::min(rest.find_first_of("= \t"), rest.size());
-        const std::string name(rest.substr(0, end_of_name));
-        rest.remove_prefix(end_of_name);
-        if (!rest.starts_with('=')) {
-          const auto known = of_from_.find(name);
-          pairs.emplace_back(name, known == of_from_.end() ? "" : known->second);
-          continue;
-        }
-        rest.remove_prefix(1);
-        pairs.emplace_back(name, docker_value(rest));
-      }
-    }
-    if (each.name == "ARG") {
-      for (auto& [name, value] : pairs) {
-        if (const auto given = inputs_.arguments.find(name); given != inputs_.arguments.end()) value = given->second;
-      }
-    }
-    std::map<std::string, std::string> values;
-    for (const auto& [name, value] : pairs)
-      values[name] = has_begun_ ? expanded(value) : docker_expanded(value, of_from_);
-    for (const auto& [name, value] : values) (has_begun_ ? variables_ : of_from_)[name] = value;
-    return pairs;
-  }
-
   void set(const DockerInstruction& each, const std::string& name, const std::string& value) {
     const auto fits = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
     if (name.empty() || !std::all_of(name.begin(), name.end(), fits))
@@ -400,7 +366,7 @@ class DockerfileReader {
     }
     const auto run = docker_run(command);
     if (!run.python_packages.empty()) {
-      if (const auto name = variable_of_pip(); !name.empty())
+      if (const auto name = scope_.variable_of_pip(); !name.empty())
         return refuse(each,
                       fmt::format("pip install is not followed where {} says where packages come from or go to", name));
     }
@@ -439,15 +405,6 @@ class DockerfileReader {
                        run.command, texts));
   }
 
-  // The first that makes pip another one than the system's; "" where none is set.
-  std::string variable_of_pip() const {
-    for (const char* name : {"PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_CONSTRAINT", "PIP_TARGET",
-                             "PIP_PREFIX", "UV_INDEX_URL", "UV_DEFAULT_INDEX", "VIRTUAL_ENV"}) {
-      if (variables_.contains(name)) return name;
-    }
-    return "";
-  }
-
   // Of scripts that were copied and that a command names.
   std::string network_user_of_files(const std::string& command) const {
     for (const auto& word : docker_words(command).value_or(std::vector<std::string>())) {
@@ -463,35 +420,18 @@ class DockerfileReader {
     return "";
   }
 
-  // A folder of PATH that by its name, or by VIRTUAL_ENV, has the Python of a virtual environment; "" where none has.
-  std::string environment_on(const std::string& path) const {
-    constexpr std::string_view kNames[] = {"venv", ".venv", "env", ".env", "virtualenv", ".virtualenv"};
-    for (const auto folder : split(path, ':')) {
-      if (!folder.ends_with("/bin")) continue;
-      const auto environment = folder.substr(0, folder.size() - 4);
-      const auto own = variables_.find("VIRTUAL_ENV");
-      const auto name = environment.substr(environment.rfind('/') + 1);
-      if ((own != variables_.end() && !environment.empty() && own->second == environment) ||
-          std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames) || name.ends_with("venv"))
-        return std::string(environment);
-    }
-    return "";
-  }
-
   const fs::path context_;
   const std::string file_;
   const std::span<const std::string_view> hidden_;
   const BuildInputs& inputs_;
   Mistakes& mistakes_;
   Build build_;
-  std::string root_;                              // Build::root, of the last WORKDIR
-  std::string folder_;                            // where the instruction at hand is
-  std::map<std::string, std::string> variables_;  // of ENV and ARG, so far
-  std::map<std::string, std::string> of_from_;    // of ARG before FROM
-  bool has_begun_ = false;                        // behind FROM
-  bool is_dash_ = true;                           // what RUN runs in
-  std::string arguments_;                         // exports of ARG
-  std::map<std::string, std::string> sources_;    // of files, their paths in the context
+  std::string root_;    // Build::root, of the last WORKDIR
+  std::string folder_;  // where the instruction at hand is
+  DockerScope scope_;
+  bool is_dash_ = true;                         // what RUN runs in
+  std::string arguments_;                       // exports of ARG
+  std::map<std::string, std::string> sources_;  // of files, their paths in the context
   int stages_ = 0;
   std::string stage_;  // the name of the last one
 };
