@@ -366,6 +366,7 @@ struct Schema::Reading {
 
   void environment() {
     constexpr std::string_view kPrefix = "TANDEM__";
+    std::map<std::string, std::string> variables;  // by the paths that they set
     for (char** entry = environ; *entry != nullptr; ++entry) {
       const std::string_view variable(*entry);
       const auto equals = variable.find('=');
@@ -376,8 +377,12 @@ struct Schema::Reading {
       for (size_t at; (at = path.find("__")) != std::string::npos;) path.replace(at, 2, ".");
       const bool ours = std::ranges::any_of(schema.fields_, [&](const Field& f) { return f.path == path; });
       if (!ours && schema.elsewhere_.contains(path)) continue;
-      assign_text(fmt::format("environment {}", variable.substr(0, equals)), path,
-                  std::string(variable.substr(equals + 1)));
+      const std::string place = fmt::format("environment {}", variable.substr(0, equals));
+      const auto [other, is_first] = variables.emplace(path, variable.substr(0, equals));
+      if (is_first)
+        assign_text(place, path, std::string(variable.substr(equals + 1)));
+      else
+        mistake(place, fmt::format("{} is set by {}, too", path, other->second));
     }
   }
 

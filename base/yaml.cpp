@@ -4,13 +4,32 @@
 
 #include <optional>
 #include <sstream>
+#include <string_view>
+
+#include "base/utf8.h"
 
 namespace tandem {
 namespace {
 
-// Where a document begins, and whether there is anything in it.
+// Whether the text that begins at `begin` with a quote has another at its end; what begins otherwise has none.
+bool is_closed(std::string_view text, size_t begin) {
+  if (begin >= text.size() || (text[begin] != '"' && text[begin] != '\'')) return true;
+  const char quote = text[begin];
+  for (size_t at = begin + 1; at < text.size(); ++at) {
+    const bool is_double = quote == '\'' && text.substr(at).starts_with("''");
+    if (is_double || (quote == '"' && text[at] == '\\'))
+      ++at;
+    else if (text[at] == quote)
+      return true;
+  }
+  return false;
+}
+
+// Where a document begins, and whether there is anything in it. A quote without an end, which the parser takes for a
+// text up to the end of the file, is an error.
 class Beginning final : public YAML::EventHandler {
  public:
+  explicit Beginning(std::string_view text) : text_(text) {}
   int position() const { return mark_ ? mark_->pos : -1; }
   const YAML::Mark& mark() const { return *mark_; }
   bool empty() const { return empty_; }
@@ -21,6 +40,7 @@ class Beginning final : public YAML::EventHandler {
   void OnNull(const YAML::Mark& mark, YAML::anchor_t) override { see(mark, true); }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override { see(mark, false); }
   void OnScalar(const YAML::Mark& mark, const std::string&, YAML::anchor_t, const std::string&) override {
+    if (!is_closed(text_, static_cast<size_t>(mark.pos))) throw YAML::ParserException(mark, "this quote has no end");
     see(mark, false);
   }
   void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {
@@ -37,6 +57,7 @@ class Beginning final : public YAML::EventHandler {
     mark_ = mark;
     empty_ = empty;
   }
+  const std::string_view text_;
   std::optional<YAML::Mark> mark_;
   bool empty_ = true;
 };
@@ -44,11 +65,15 @@ class Beginning final : public YAML::EventHandler {
 }  // namespace
 
 YAML::Node load_yaml(const std::string& text) {
+  // Places are of UTF-8 without a byte order mark.
+  const bool has_mark = text.starts_with("\xef\xbb\xbf");
+  const bool has_places = is_valid_utf8(text) && text.find('\0') == std::string::npos;
+  const std::string_view readable = has_places ? std::string_view(text).substr(has_mark ? 3 : 0) : "";
   std::istringstream stream(text);
   YAML::Parser parser(stream);
   int last = -1;
   for (int number = 0;; ++number) {
-    Beginning document;
+    Beginning document(readable);
     if (!parser.HandleNextDocument(document) || document.position() < 0) break;
     if (document.position() == last) throw YAML::ParserException(document.mark(), "this cannot begin anything");
     if (number > 0 && !document.empty())

@@ -95,6 +95,16 @@ TEST(Config, the_environment_of_another_command_is_passed_over_and_of_none_refus
   ::unsetenv("TANDEM__OTHER__KEY");
 }
 
+TEST(Config, two_variables_of_one_key_are_a_mistake) {
+  Settings settings;
+  ::setenv("TANDEM__RUN__STEPS", "1", 1);
+  ::setenv("TANDEM__run__steps", "2", 1);
+  EXPECT_THAT(settings.schema().read("", {}).message(), HasSubstr("run.steps is set by TANDEM__"));
+  ::unsetenv("TANDEM__run__steps");
+  EXPECT_TRUE(settings.schema().read("", {}));
+  ::unsetenv("TANDEM__RUN__STEPS");
+}
+
 TEST(Config, text_that_is_no_utf8_is_refused) {
   Settings settings;
   EXPECT_THAT(settings.schema().read("", std::array{std::string("model.name=r\xff")}).message(),
