@@ -101,7 +101,8 @@ Status check(const SftConfig& c, const Schema& schema) {
   if (!c.data.validation.empty() && c.data.validation_share > 0)
     return Status::invalid("data.validation names files: leave data.validation_share at 0");
   if (c.validation.patience > 0 && c.data.validation.empty() && c.data.validation_share == 0)
-    return Status::invalid("validation.patience needs data.validation or data.validation_share: nothing is validated");
+    return Status::invalid("validation.patience needs data.validation or data.validation_share: nothing is validated")
+        .hint("set data.validation_share=0.05 for one, or validation.patience=0");
   if (!c.data.now.empty() && !parse_iso_time(c.data.now))
     return Status::invalid(
         fmt::format("data.now is \"{}\", not a time like 2026-01-31 or 2026-01-31T12:30:00", c.data.now));
