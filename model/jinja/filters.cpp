@@ -81,15 +81,26 @@ List elements_later(const Value& value) {
 
 Value sort(const Value& value, const Arguments& arguments) {
   const Parameters p("sort", arguments, {"reverse", "case_sensitive", "attribute"});
-  List list = value.elements();
-  const bool sensitive = p.flag(1, false);
-  const auto key = [&](const Value& element) {
-    return case_key(p[2] && !p[2]->is_none() ? follow(element, *p[2]) : element, sensitive);
-  };
+  // Several attributes stand with commas between, and each is looked at in turn.
+  List paths;
+  if (p[2] && p[2]->is_string())
+    for (const auto path : split(p[2]->text(), ',')) paths.emplace_back(std::string(path));
+  else if (p[2] && !p[2]->is_none())
+    paths.push_back(*p[2]);
+  std::vector<std::pair<Value, Value>> keyed;
+  for (const Value& element : value.elements()) {
+    List key;
+    for (const Value& path : paths) key.push_back(case_key(follow(element, path), p.flag(1, false)));
+    if (paths.empty()) key.push_back(case_key(element, p.flag(1, false)));
+    keyed.emplace_back(std::move(key), element);
+  }
   const bool reverse = p.flag(0, false);
-  std::stable_sort(list.begin(), list.end(),
-                   [&](const Value& a, const Value& b) { return reverse ? key(b).less(key(a)) : key(a).less(key(b)); });
-  return list;
+  std::stable_sort(keyed.begin(), keyed.end(), [&](const auto& a, const auto& b) {
+    return reverse ? b.first.less(a.first) : a.first.less(b.first);
+  });
+  List sorted;
+  for (auto& [key, element] : keyed) sorted.push_back(std::move(element));
+  return sorted;
 }
 
 Value dictsort(const Value& value, const Arguments& arguments) {

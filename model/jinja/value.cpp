@@ -424,8 +424,11 @@ bool Value::less(const Value& other, int64_t& budget) const {
   }
   if (is_string() && other.is_string()) return text() < other.text();
   if ((is_plain_list() && other.is_plain_list()) || (is_tuple() && other.is_tuple())) {
-    return std::lexicographical_compare(list().begin(), list().end(), other.list().begin(), other.list().end(),
-                                        [&](const Value& a, const Value& b) { return a.less(b, budget); });
+    // By the first that differ: those before them need no order of their own.
+    const auto [mine, others] = std::mismatch(list().begin(), list().end(), other.list().begin(), other.list().end(),
+                                              [&](const Value& a, const Value& b) { return a.equals(b, budget); });
+    if (mine == list().end() || others == other.list().end()) return others != other.list().end();
+    return mine->less(*others, budget);
   }
   throw TemplateError(
       fmt::format("'<' not supported between instances of '{}' and '{}'", type_name(), other.type_name()));

@@ -1,4 +1,4 @@
-// Whole numbers, literals, letters and formats of templates, as jinja2 3.1 and Python 3.11 have them.
+// Whole numbers, literals, letters, formats and orders of templates, as jinja2 3.1 and Python 3.11 have them.
 #include <gtest/gtest.h>
 
 #include "model/chat_template.h"
@@ -53,6 +53,31 @@ TEST(JinjaNumbers, whole_numbers_of_any_size_are_computed_with) {
   EXPECT_EQ(text_of_template("{{ n + 1 }} {{ -n }} {{ n * n }}", numbers),
             "12345678901234567890124 -12345678901234567890123 "
             "152415787532388367504942236884722755800955129");
+}
+
+TEST(JinjaNumbers, what_is_sorted_stands_in_the_order_of_python) {
+  const std::string rows = "[{'a': 2, 'b': 'x'}, {'a': 1, 'b': 'Z'}, {'a': 1, 'b': 'y'}, {'b': 'w', 'a': 2}]";
+  const std::pair<std::string, const char*> cases[] = {
+      {rows + "|sort(attribute='a,b')|map(attribute='b')|join", "yZwx"},
+      {rows + "|sort(attribute='a,b', reverse=true)|map(attribute='b')|join", "xwZy"},
+      {rows + "|sort(attribute='b,a', case_sensitive=true)|map(attribute='b')|join", "Zwxy"},
+      {rows + "|sort(attribute='a')|map(attribute='b')|join", "Zyxw"},
+      {rows + "|sort(attribute='c')|map(attribute='b')|join", "xZyw"},
+      {rows + "|sort(attribute='c,b')|map(attribute='b')|join", "wxyZ"},
+      {"[[none, 2], [none, 1]]|sort", "[[None, 1], [None, 2]]"},
+      {"[none, none]|sort", "[None, None]"},
+      {"[[none, 1] < [none, 2], [{}, 1] < [{}], [1] < [1, 2], (1, 2) < (1, 2), [1, 'a'] < [2, 3]]",
+       "[True, False, True, False, True]"},
+      {"[[3, 'c'], [1, 'd'], [1, 'a']]|sort(attribute='0,1')", "[[1, 'a'], [1, 'd'], [3, 'c']]"},
+      {"[[3, 'c'], [1, 'd'], [2, 'a']]|sort(attribute=1)", "[[2, 'a'], [3, 'c'], [1, 'd']]"},
+      {"[{'a': {'b': 2}}, {'a': {'b': 1}}]|sort(attribute='a.b,c')", "[{'a': {'b': 1}}, {'a': {'b': 2}}]"},
+      {"'bca'|sort", "['a', 'b', 'c']"},
+      {"{'b': 1, 'a': 2}|sort", "['a', 'b']"},
+  };
+  for (const auto& [expression, expected] : cases)
+    EXPECT_EQ(text_of_template("{{ " + expression + " }}"), expected) << expression;
+  EXPECT_NE(text_of_template("{{ [none, 1]|sort }}").find("'<' not supported"), std::string::npos);
+  EXPECT_NE(text_of_template("{{ [1, none] < [1, 2] }}").find("'<' not supported"), std::string::npos);
 }
 
 TEST(JinjaNumbers, numbers_of_more_digits_than_python_writes_are_refused) {
