@@ -1,12 +1,16 @@
 #include "envs/tasks/compose.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
 #include <functional>
 #include <set>
 
+#include "base/text.h"
 #include "base/yaml.h"
 #include "envs/tasks/built_image.h"
+#include "envs/tasks/references.h"
 #include "envs/tasks/toml_reader.h"
 #include "envs/tasks/yaml_reader.h"
 #include "envs/tools/shell_words.h"
@@ -21,7 +25,10 @@ constexpr int kDeepestMerge = 16, kMostMerges = 1000;
 class ComposeReader {
  public:
   ComposeReader(const fs::path& file, std::string service, Composed& composed, Mistakes& mistakes)
-      : reader_(file.string(), mistakes), service_(std::move(service)), composed_(composed) {}
+      : reader_(file.string(), mistakes),
+        service_(std::move(service)),
+        composed_(composed),
+        set_beside_(names_of(file.parent_path() / ".env")) {}
 
   void read(const YAML::Node& root) {
     bool client = false;
@@ -154,8 +161,8 @@ class ComposeReader {
     const auto text = reader_.text(node, "working_dir");
     if (!text) return;
     const auto folder = without_variables(*text);
-    if (!folder || !*folder || !(*folder)->starts_with('/'))
-      return reader_.mistake(node, "working_dir must be an absolute path");
+    if (!folder) return reader_.mistake(node, "working_dir: " + folder.error().message());
+    if (!*folder || !(*folder)->starts_with('/')) return reader_.mistake(node, "working_dir must be an absolute path");
     auto path = fs::path(**folder).lexically_normal().string();
     if (path.size() > 1 && path.ends_with('/')) path.pop_back();
     composed_.inputs.workdir = path;
@@ -186,30 +193,36 @@ class ComposeReader {
     });
   }
 
-  // A value without variables of this machine, none of which is set here; inside nothing where that leaves the variable
-  // itself not set, nothing at all where it cannot do without one.
-  static std::optional<std::optional<std::string>> without_variables(std::string_view value) {
-    if (value.starts_with("${") && value.find('}') == value.size() - 1) return without_machine_variable(value);
-    std::string text;
-    while (!value.empty()) {
-      if (value.starts_with("$$")) {
-        text += '$';
-        value.remove_prefix(2);
-        continue;
-      }
-      if (!value.starts_with("$")) {
-        text += value[0];
-        value.remove_prefix(1);
-        continue;
-      }
-      const size_t end = value.find('}');
-      if (!value.starts_with("${") || end == std::string_view::npos) return std::nullopt;
-      const auto known = without_machine_variable(value.substr(0, end + 1));
-      if (!known) return std::nullopt;
-      text += *known;
-      value.remove_prefix(end + 1);
+  // A value without variables of this machine, none of which is set here. Nothing inside where the value is such a
+  // variable, so that this one is not set either.
+  Result<std::optional<std::string>> without_variables(const std::string& value) const {
+    std::vector<std::string> names;
+    const auto text = without_references(value, {.escape = '$', .unset = Unset::kRefused}, [&](std::string_view name) {
+      names.emplace_back(name);
+      return std::nullopt;
+    });
+    for (const std::string& name : names) {
+      if (set_beside_.contains(name))
+        return fail(Status::invalid(fmt::format("{} is set in .env, which is not read here; write its value", name)));
     }
-    return std::optional(text);
+    if (names.size() == 1 && (value == "${" + names[0] + "}" || value == "$" + names[0])) return std::nullopt;
+    if (!text)
+      return fail(Status::invalid(text.error().message() + "; variables of this machine do not reach a sandbox"));
+    return std::optional(*text);
+  }
+
+  // The names that .env sets beside the file.
+  static std::set<std::string> names_of(const fs::path& settings) {
+    std::set<std::string> names;
+    const auto text = read_file(settings, kLargestText);
+    if (!text) return names;
+    for (std::string_view line : split_lines(*text)) {
+      line = trim(line);
+      if (line.starts_with("export ")) line = trim(line.substr(7));
+      if (const size_t end = line.find_first_of("=:"); end != std::string_view::npos)
+        names.emplace(trim(line.substr(0, end)));
+    }
+    return names;
   }
 
   void read_variable(const YAML::Node& at, const std::string& what, const std::string& name, const std::string& value,
@@ -219,7 +232,7 @@ class ComposeReader {
     if (name.empty() || !std::all_of(name.begin(), name.end(), fits))
       return reader_.mistake(at, what + ": \"" + name + "\" is no name");
     const auto known = without_variables(value);
-    if (!known) return reader_.mistake(at, what + ": " + name + ": variables of this machine do not reach a sandbox");
+    if (!known) return reader_.mistake(at, what + ": " + name + ": " + known.error().message());
     if (*known) take(at, name, **known);
   }
 
@@ -233,6 +246,7 @@ class ComposeReader {
   YamlReader reader_;
   const std::string service_;
   Composed& composed_;
+  const std::set<std::string> set_beside_;
   int merges_ = 0;
 };
 

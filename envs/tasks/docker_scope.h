@@ -2,28 +2,37 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 
+#include "base/status.h"
 #include "envs/tasks/dockerfile_parts.h"
 #include "envs/tasks/dockerfile_text.h"
 
 namespace tandem::envs {
 
-// Of a build of one stage, whose instructions are noted in their order. Not thread-safe. `arguments`, which are given
-// for ARG from outside, must outlive it.
+// Of a build of one stage, whose instructions are noted in their order. Not thread-safe. `given`, the values of ARG
+// from outside, must outlive it.
 class DockerScope {
  public:
-  explicit DockerScope(const std::map<std::string, std::string>& arguments) : arguments_(&arguments) {}
+  explicit DockerScope(const std::map<std::string, std::string>& given) : given_(&given) {}
 
   // FROM: what ARG says before it is known to FROM, and to an ARG of the name alone behind it.
   void begin() { has_begun_ = true; }
-  bool has_begun() const { return has_begun_; }
 
   // Of an ENV or ARG: NAME=VALUE pairs, or NAME and VALUE with a space between; of ARG the values need not be there.
-  // Values of ENV may name variables; they are returned as they stand.
+  // Values are returned as a shell shall read them that has what ENV has set, and no ARG: references to these are
+  // replaced.
   DockerVariables note(const DockerInstruction& instruction);
 
-  std::string expanded(const std::string& text) const { return docker_expanded(text, variables_); }
+  // References replaced, by what ENV and ARG say; those to other variables are empty. An error where one cannot be
+  // read.
+  Result<std::string> replaced(std::string_view text) const;
+  // The same; "" where one cannot be read.
+  std::string expanded(std::string_view text) const { return replaced(text).value_or(""); }
+
+  // Commands that export what ARG alone has set, for RUN.
+  std::string exports() const;
 
   // The first that makes pip another one than the system's; "" where none is set.
   std::string variable_of_pip() const;
@@ -33,9 +42,14 @@ class DockerScope {
   std::string virtual_environment_on(const std::string& path) const;
 
  private:
-  const std::map<std::string, std::string>* arguments_;
-  std::map<std::string, std::string> variables_;  // of ENV and ARG
-  std::map<std::string, std::string> of_from_;    // of ARG before FROM
+  const std::string* value_of(std::string_view name) const;
+  std::string without_arguments(std::string_view text) const;
+
+  using Values = std::map<std::string, std::string, std::less<>>;
+  const std::map<std::string, std::string>* given_;
+  Values before_from_;  // of ARG
+  Values arguments_;    // of ARG, where ENV says nothing: that goes first, wherever it stands
+  Values environment_;
   bool has_begun_ = false;
 };
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fnmatch.h>
+#include <strings.h>
 
 #include <algorithm>
 #include <cctype>
@@ -23,11 +24,15 @@ namespace {
 constexpr std::string_view kSayNothing[] = {"LABEL",      "CMD",         "EXPOSE",     "MAINTAINER",
                                             "ENTRYPOINT", "HEALTHCHECK", "STOPSIGNAL", "USER"};
 
+constexpr std::string_view kHaveVariables[] = {"ADD", "ARG", "COPY", "ENV", "VOLUME", "WORKDIR"};
+
 std::string absolute_path(const std::string& folder, const std::string& path) {
   auto joined = (path.starts_with('/') ? fs::path(path) : fs::path(folder) / path).lexically_normal().string();
   if (joined.size() > 1 && joined.ends_with('/')) joined.pop_back();
   return joined;
 }
+
+bool is_same_name(const std::string& a, const std::string& b) { return strcasecmp(a.c_str(), b.c_str()) == 0; }
 
 class DockerfileReader {
  public:
@@ -64,7 +69,7 @@ class DockerfileReader {
     }
     drop_ignored();
     const auto& target = inputs_.target;
-    if (!target.empty() && stage_ != target && std::to_string(stages_ - 1) != target)
+    if (!target.empty() && !is_same_name(stage_, target) && std::to_string(stages_ - 1) != target)
       mistakes_.add(file_, 0,
                     fmt::format("has no stage \"{}\" at its end, which docker-compose names as target", target));
     return std::move(build_);
@@ -92,10 +97,13 @@ class DockerfileReader {
   std::string expanded(const std::string& text) const { return scope_.expanded(text); }
 
   void follow(const DockerInstruction& each) {
+    if (std::ranges::find(kHaveVariables, each.name) != std::end(kHaveVariables)) {
+      if (const auto read = scope_.replaced(each.rest); !read) return refuse(each, read.error().message());
+    }
     if (each.name == "FROM") {
       if (++stages_ > 1) refuse(each, "builds of several stages are not followed");
       const auto words = docker_words(each.rest).value_or(std::vector<std::string>());
-      const bool is_named = words.size() > 2 && (words[words.size() - 2] == "AS" || words[words.size() - 2] == "as");
+      const bool is_named = words.size() > 2 && is_same_name(words[words.size() - 2], "as");
       stage_ = is_named ? words.back() : "";
       is_dash_ = image_has_dash(each.rest);
     } else if (each.name == "WORKDIR") {
@@ -118,9 +126,7 @@ class DockerfileReader {
         set(each, name, value);
       }
     } else if (each.name == "ARG") {
-      const auto pairs = scope_.note(each);
-      for (const auto& [name, value] : scope_.has_begun() ? pairs : DockerVariables())
-        arguments_ += "export " + name + "=" + shell_quoted(expanded(value)) + "; ";
+      scope_.note(each);
     } else if (each.name == "RUN") {
       command(each);
     } else if (each.name == "VOLUME") {
@@ -401,7 +407,7 @@ class DockerfileReader {
                               run.command.find('\\') != std::string::npos
                           ? "shopt -s xpg_echo\n"
                           : "";
-    run_by(fmt::format("({0}mkdir -p {1} && cd {1} && {{ {2}{3}{4}\n}})", arguments_, shell_quoted(folder_), echo,
+    run_by(fmt::format("({0}mkdir -p {1} && cd {1} && {{ {2}{3}{4}\n}})", scope_.exports(), shell_quoted(folder_), echo,
                        run.command, texts));
   }
 
@@ -430,7 +436,6 @@ class DockerfileReader {
   std::string folder_;  // where the instruction at hand is
   DockerScope scope_;
   bool is_dash_ = true;                         // what RUN runs in
-  std::string arguments_;                       // exports of ARG
   std::map<std::string, std::string> sources_;  // of files, their paths in the context
   int stages_ = 0;
   std::string stage_;  // the name of the last one

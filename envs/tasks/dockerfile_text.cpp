@@ -304,42 +304,6 @@ std::optional<std::vector<std::string>> docker_words(const std::string& rest) {
   return words;
 }
 
-std::string docker_expanded(std::string_view text, const std::map<std::string, std::string>& variables) {
-  const auto value_of = [&](std::string_view name) {
-    const auto found = variables.find(std::string(name));
-    return found == variables.end() ? std::string() : found->second;
-  };
-  std::string result;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '\\' && i + 1 < text.size() && text[i + 1] == '$') {
-      result += text[++i];
-      continue;
-    }
-    if (text[i] != '$' || i + 1 == text.size() || (text[i + 1] != '{' && !is_name_letter(text[i + 1]))) {
-      result += text[i];
-      continue;
-    }
-    if (text[i + 1] != '{') {
-      const size_t begin = ++i;
-      while (i + 1 < text.size() && is_name_letter(text[i + 1])) ++i;
-      result += value_of(text.substr(begin, i + 1 - begin));
-      continue;
-    }
-    const size_t end = std::min(text.find('}', i), text.size());
-    const auto inside = text.substr(i + 2, end - i - 2);
-    const size_t mark = inside.find(':');
-    const auto value = value_of(inside.substr(0, mark));
-    if (mark == std::string_view::npos || mark + 1 >= inside.size())
-      result += value;
-    else if (inside[mark + 1] == '-')
-      result += value.empty() ? std::string(inside.substr(mark + 2)) : value;
-    else if (inside[mark + 1] == '+' && !value.empty())
-      result += inside.substr(mark + 2);
-    i = end;
-  }
-  return result;
-}
-
 DockerRun docker_run(std::string_view command) {
   if (const auto inner = inner_command(command)) return docker_run(*inner);
   DockerRun run;

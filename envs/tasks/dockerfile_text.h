@@ -30,9 +30,6 @@ std::vector<DockerInstruction> docker_instructions(std::string_view text);
 // Of an instruction with words: quotes are taken off, and the form with brackets is read.
 std::optional<std::vector<std::string>> docker_words(const std::string& rest);
 
-// $NAME, ${NAME}, ${NAME:-TEXT} and ${NAME:+TEXT} by `variables`; those that it does not have are empty.
-std::string docker_expanded(std::string_view text, const std::map<std::string, std::string>& variables);
-
 // Of a RUN: what is left to do, and the packages of Debian and of Python that it would install. A command in a shell of
 // its own
 // (`bash -lc "..."`) is what that runs. What

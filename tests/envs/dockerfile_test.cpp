@@ -95,7 +95,6 @@ TEST(DockerfileText, words_and_variables_are_read_as_docker_reads_them) {
   EXPECT_THAT(*docker_words("a \"b c\" d\\ e 'f'"), ElementsAre("a", "b c", "d e", "f"));
   EXPECT_THAT(*docker_words("[\"a\", \"b c\"]"), ElementsAre("a", "b c"));
   EXPECT_FALSE(docker_words("[\"a\", 1]").has_value());
-  EXPECT_EQ(docker_expanded("$A/${B}/${C:-c}/${A:+set}/\\$A", {{"A", "1"}, {"B", "2"}}), "1/2/c/set/$A");
 }
 
 TEST(DockerfileText, packages_are_told_from_what_is_to_be_run) {
@@ -340,6 +339,16 @@ TEST_F(Recipe, variables_are_those_of_their_place_in_the_file) {
                 "B=$A\nRUN echo $A,$B >> f\n",
                 "cat f; echo $A,$B"),
             "1,,,2\n2,1\n2,1\n");
+}
+
+TEST_F(Recipe, a_value_of_env_may_name_an_argument_and_goes_before_one_of_its_name) {
+  EXPECT_EQ(run("FROM x\nARG V=1.2\nARG H=/app S='a$b \"c\"'\nENV A=$V\nENV H=${H} D=$H/data\n"
+                "ENV V=$V E=${N:+set} P=${Q:-$A}/${V} S2=$S\nARG A=no\nWORKDIR $H\n"
+                "RUN echo \"$A|$H|$D|$V|$E|$P|$S2\" > f\n",
+                "cat f; echo \"$A|$H|$D|$V|$E|$P|$S2\""),
+            "1.2|/app|/app/data|1.2||1.2/1.2|a$b \"c\"\n1.2|/app|/app/data|1.2||1.2/1.2|a$b \"c\"\n");
+  EXPECT_THAT(run("FROM x\nWORKDIR /app\nENV A=${B:?must be set}\n", "true"),
+              HasSubstr("Dockerfile:3: ENV: B is not set: must be set"));
 }
 
 TEST_F(Recipe, echo_reads_letters_behind_a_backslash_where_the_image_has_dash) {

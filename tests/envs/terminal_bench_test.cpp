@@ -127,6 +127,16 @@ TEST_F(TerminalBench, variables_of_a_service_are_read_as_compose_reads_them) {
   for (const auto& command : read->setup) setup += command + "\n";
   EXPECT_THAT(setup, HasSubstr("export MODE='it'\\''s'; export DOLLAR='$5';"));
   EXPECT_THAT(setup, testing::Not(HasSubstr("NONE")));
+  compose("    environment:\n      DEEP: ${A:-${B:-deep}}/$$x\n");
+  EXPECT_THAT(task()->setup, testing::Contains(HasSubstr("export DEEP='deep/$x';")));
+  compose("    environment:\n      A: x${B}\n      C: ${D:?must be set}\n      E: ${F\n");
+  EXPECT_THAT(mistakes(), HasSubstr("docker-compose.yaml:6: environment: A: B is not set; variables of this machine"));
+  EXPECT_THAT(mistakes(), HasSubstr("environment: C: D is not set: must be set"));
+  EXPECT_THAT(mistakes(), HasSubstr("environment: E: ${F has no end"));
+  scratch_.put("t/.env", "# FOO\nexport FOO=from\n");
+  compose("    environment: {A: '${FOO}', B: '${BAR}'}\n");
+  EXPECT_THAT(mistakes(), HasSubstr("environment: A: FOO is set in .env, which is not read here; write its value"));
+  EXPECT_THAT(mistakes(), testing::Not(HasSubstr("BAR")));
   compose("    deploy: {resources: {reservations: {devices: [{driver: nvidia, capabilities: [gpu]}]}}}\n");
   EXPECT_THAT(mistakes(), HasSubstr("docker-compose.yaml:5: client: deploy asks for devices"));
   for (const char* deploy :
@@ -153,6 +163,8 @@ TEST_F(TerminalBench, arguments_target_and_folder_of_a_service_are_followed) {
   EXPECT_THAT(setup(), HasSubstr("cd '/app'"));
   compose("args: [WHO=else, NONE]", "");
   EXPECT_THAT(setup(), HasSubstr("export WHO='else'"));
+  compose("target: LAST", "");
+  EXPECT_EQ(mistakes(), "");
   compose("target: first", "");
   EXPECT_THAT(mistakes(), HasSubstr("Dockerfile: has no stage \"first\" at its end"));
   compose("network: host, args: {WHO: a$$b}", "    working_dir: src\n");
