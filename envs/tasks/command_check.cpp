@@ -14,6 +14,7 @@
 #include "envs/tasks/report_channel.h"
 #include "envs/tasks/test_report.h"
 #include "envs/tasks/verifier.h"
+#include "envs/tools/process.h"
 
 namespace tandem::envs {
 namespace {
@@ -229,6 +230,17 @@ std::string_view last_line(std::string_view output) {
   return output.substr(output.rfind('\n') + 1);
 }
 
+// The program that the check needs and this machine does not have; empty where there is none. Of a container the
+// programs are those of its image.
+std::string lacking_program(const Task& task, std::string_view output) {
+  return missing_program(output, [&](const std::string& program) {
+    std::error_code error;
+    const bool is_there = program.starts_with('/') ? fs::exists(program, error) : !find_program(program).empty();
+    return names_program(*task.expectation.commands, program) && !(is_there && task.image.empty()) &&
+           !is_of_task(task, program);
+  });
+}
+
 Status no_program(const CheckCommand& command, const std::string& program, std::string_view output) {
   return Status::invalid(fmt::format("no grade: `{}` needs {}, which this machine does not have{}", command.command,
                                      program, end_in_words("its", output)));
@@ -241,7 +253,7 @@ Result<Term> term_of_rewards(const Task& task, const ToolOutcome& script, const 
   if (!rewards) return fail(no_verdict(check, "gave no reward: " + rewards.error().message(), script.output));
   if (rewards->reward == 1) return Term{.value = 1, .metrics = rewards->metrics};
   // A script that goes on after a program that is not there leaves a reward of what it could not see.
-  if (const auto missing = missing_program(script.output); !missing.empty() && !is_of_task(task, missing))
+  if (const auto missing = lacking_program(task, script.output); !missing.empty())
     return fail(no_verdict(check, fmt::format("left a reward of {}", rewards->reward), script.output));
   if (const auto failure = failure_of_script(check, script.output); !failure.empty())
     return fail(no_verdict(check, fmt::format("left a reward of {}, but {}", rewards->reward, failure), script.output));
@@ -258,8 +270,8 @@ Result<Term> term_of_report(const Task& task, const ReportChannel::Reading& read
     const auto who = check.verifier.empty() ? "`" + check.commands.back().command + "`" : check.verifier;
     return fail(Status::invalid(fmt::format("no grade: {}: {}{}", who, unheard, end_in_words("the", output))));
   }
-  const auto missing = missing_program(output);
-  const bool has_stopped = !missing.empty() && !is_of_task(task, missing);
+  const auto missing = lacking_program(task, output);
+  const bool has_stopped = !missing.empty();
   // A Python without pytest says as little as one that the code under test has ended; it says why.
   if (!why_none.empty() && !has_stopped) return Term{.why = why_none + "\n" + last_lines(output)};
   auto why = why_not_passed(report, *check.tests);
@@ -269,7 +281,7 @@ Result<Term> term_of_report(const Task& task, const ReportChannel::Reading& read
   const bool is_silent = report.empty() && check.tests->empty();
   if (!check.verifier.empty() && (is_silent || has_stopped))
     return fail(no_verdict(check, "gave no verdict: " + why, output));
-  if (has_stopped && report.empty() && missing_program(last_line(output)) == missing)
+  if (has_stopped && report.empty() && lacking_program(task, last_line(output)) == missing)
     return fail(no_program(check.commands.back(), missing, output));
   return Term{.why = why + end_in_words("the", output), .share = share_that_passed(report, *check.tests)};
 }
@@ -283,8 +295,8 @@ Status check_program(const Task& task, const CheckCommand& command, const ToolOu
         "it {} s{}",
         command.command, outcome.seconds, command.seconds, end_in_words("its", outcome.output)));
   }
-  const auto missing = outcome.exit_code == kNoProgram ? missing_program(outcome.output) : "";
-  if (missing.empty() || is_of_task(task, missing) || is_made(task, missing)) return {};
+  const auto missing = outcome.exit_code == kNoProgram ? lacking_program(task, outcome.output) : "";
+  if (missing.empty() || is_made(task, missing)) return {};
   return no_program(command, missing, outcome.output);
 }
 

@@ -7,6 +7,7 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <utility>
 
 #include "base/json.h"
 #include "base/text.h"
@@ -209,37 +210,81 @@ std::string_view not_started(std::string_view line) {
   return {};
 }
 
-}  // namespace
-
-std::string missing_program(std::string_view output) {
-  constexpr std::string_view kNoModule = ": No module named ";
-  constexpr std::string_view kNoFileOfPython = "FileNotFoundError: [Errno 2] No such file or directory: ";
-  bool is_of_tests = false, is_starting = false;  // in a traceback of Python's: from a test to what starts programs
-  for (auto line : split(output, '\n')) {
-    line = trim(line);
+// Goes through an output line by line, and says of each what program it says is not there; "" for none.
+class MissingPrograms {
+ public:
+  std::string_view step(std::string_view line) {
+    constexpr std::string_view kNoModule = ": No module named ";
+    constexpr std::string_view kNoFileOfPython = "FileNotFoundError: [Errno 2] No such file or directory: ";
     const auto said = said_by_script(line);
-    if (said.ends_with(kNotFound)) return std::string(said.substr(0, said.size() - kNotFound.size()));
+    if (said.ends_with(kNotFound)) return said.substr(0, said.size() - kNotFound.size());
     // By its whole path.
-    if (said.ends_with(kNoFile) && is_program_of_system(said))
-      return std::string(said.substr(0, said.size() - kNoFile.size()));
-    if (const auto name = not_found_by_dash(line); !name.empty()) return std::string(name);
-    if (const auto name = not_started(line); !name.empty()) return std::string(name);
+    if (said.ends_with(kNoFile) && is_program_of_system(said)) return said.substr(0, said.size() - kNoFile.size());
+    if (const auto name = not_found_by_dash(line); !name.empty()) return name;
+    if (const auto name = not_started(line); !name.empty()) return name;
     if (line.starts_with("File \"") && line.find("/subprocess.py\"") == std::string_view::npos)
-      is_of_tests = line.starts_with("File \"/tests/");
-    is_starting |= is_of_tests && line.find("in _execute_child") != std::string_view::npos;
+      is_of_tests_ = line.starts_with("File \"/tests/");
+    is_starting_ |= is_of_tests_ && line.find("in _execute_child") != std::string_view::npos;
     if (line.starts_with(kNoFileOfPython)) {
       const auto name = without_quotes(line.substr(kNoFileOfPython.size()));
-      if (is_starting && is_plain_name(name)) return std::string(name);
-      is_starting = false;
+      if (std::exchange(is_starting_, false) && is_plain_name(name)) return name;
     }
     // `python3 -m pytest` where there is no pytest.
     const size_t module = line.find(kNoModule);
-    if (module == std::string_view::npos || line.find("python") > module || line.find(' ') < module) continue;
+    if (module == std::string_view::npos || line.find("python") > module || line.find(' ') < module) return {};
     const auto name = line.substr(module + kNoModule.size());
-    if (name == "pytest" || name == "uv" || name == "nose" || name == "tox") return std::string(name);
+    return name == "pytest" || name == "uv" || name == "nose" || name == "tox" ? name : std::string_view();
+  }
+
+ private:
+  bool is_of_tests_ = false, is_starting_ = false;  // in a traceback of Python's: from a test to what starts programs
+};
+
+}  // namespace
+
+bool names_program(const CommandCheck& check, std::string_view program) {
+  const auto word = program.substr(program.rfind('/') + 1);
+  const auto goes_on = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-'; };
+  const auto is_in = [&](std::string_view text) {
+    for (size_t at = text.find(word); at != std::string_view::npos; at = text.find(word, at + 1)) {
+      const size_t end = at + word.size();
+      if ((at == 0 || !goes_on(text[at - 1])) && (end == text.size() || !goes_on(text[end]))) return true;
+    }
+    return false;
+  };
+  return !word.empty() && (std::ranges::any_of(check.commands, [&](const auto& one) { return is_in(one.command); }) ||
+                           std::ranges::any_of(check.files, [&](const auto& file) { return is_in(file.second); }));
+}
+
+std::string missing_program(std::string_view output, const std::function<bool(const std::string&)>& counts) {
+  MissingPrograms missing;
+  for (const auto line : split(output, '\n')) {
+    const std::string name(missing.step(trim(line)));
+    if (!name.empty() && counts(name)) return name;
   }
   return "";
 }
+
+namespace {
+
+// Tests stand in this folder of the check, and in /tests while they run.
+constexpr std::string_view kTests = "/tests/", kTestsOfCheck = "tandem-tests/";
+
+// Whether "/tests/NAME" is a file of the check that is no program.
+bool has_no_mode(const CommandCheck& check, std::string_view path) {
+  if (!path.starts_with(kTests)) return false;
+  const auto file = std::string(kTestsOfCheck) + std::string(path.substr(kTests.size()));
+  return check.files.contains(file) && !check.programs.contains(file);
+}
+
+// Whether "/tests/NAME" is a file of the check that says what runs it.
+bool has_interpreter(const CommandCheck& check, std::string_view path) {
+  if (!path.starts_with(kTests)) return false;
+  const auto file = check.files.find(std::string(kTestsOfCheck) + std::string(path.substr(kTests.size())));
+  return file != check.files.end() && file->second.starts_with("#!");
+}
+
+}  // namespace
 
 std::string failure_of_script(const CommandCheck& check, std::string_view output) {
   for (auto line : split(output, '\n')) {
@@ -248,15 +293,18 @@ std::string failure_of_script(const CommandCheck& check, std::string_view output
     if (said.empty()) continue;
     // Bash stumbles over line ends that it does not read, and goes on.
     if (has_windows_lines(check)) return "stumbled over its line ends";
-    constexpr std::string_view kDenied = ": Permission denied";
-    if (said.starts_with("/tests/") && said.ends_with(kDenied))
-      return fmt::format("could not run {}, which has no mode of a program",
-                         said.substr(0, said.size() - kDenied.size()));
+    constexpr std::string_view kDenied = ": Permission denied", kBad = ": bad interpreter: ",
+                               kNotThere = ": cannot execute: required file not found";  // of bash from 5.2 on
+    const auto before = [&](size_t end) { return said.substr(0, std::min(end, said.size())); };
+    if (const auto script = before(said.rfind(kDenied)); said.ends_with(kDenied) && has_no_mode(check, script))
+      return fmt::format("could not run {}, which has no mode of a program", script);
+    // The older ones name the interpreter behind the script.
+    const auto named = before(said.find(kBad));
+    const auto script = said.ends_with(kNotThere) ? before(said.rfind(kNotThere)) : named.substr(0, named.rfind(": "));
+    if (script.size() < said.size() && has_interpreter(check, script))
+      return fmt::format("could not run {}, whose interpreter is not there", script);
   }
-  return output.find(": bad interpreter: ") != std::string_view::npos &&
-                 output.find("/tests/") != std::string_view::npos
-             ? "could not run a script of /tests, whose interpreter is not there"
-             : "";
+  return "";
 }
 
 bool is_out_of_time(const ToolOutcome& outcome) {
@@ -285,7 +333,8 @@ Status check_verifier(const CommandCheck& check, const CheckCommand& command, co
 
 Status no_verdict(const CommandCheck& check, const std::string& why, std::string_view output) {
   std::string text = fmt::format("no grade: {} {}", check.verifier, why);
-  if (const auto missing = missing_program(output); !missing.empty())
+  const auto is_needed = [&](const std::string& program) { return names_program(check, program); };
+  if (const auto missing = missing_program(output, is_needed); !missing.empty())
     text += fmt::format("; it needs {}, which this machine does not have", missing);
   if (has_windows_lines(check)) text += "; it has line ends of Windows (CRLF), which bash does not read";
   const auto end = last_lines(output);

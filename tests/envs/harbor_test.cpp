@@ -328,12 +328,32 @@ TEST_F(Harbor, a_script_that_fails_by_itself_is_no_reward_whoever_says_so) {
   scratch_.put("t/tests/inner.sh", "#!/bin/bash\nexit 0\n");
   scratch_.put("t/tests/test.sh", "/tests/inner.sh" + zero);
   EXPECT_THAT(reward_of({}).error().message(), HasSubstr("no mode of a program"));
+  scratch_.put("t/tests/inner.sh", "#!/no/such/shell -e\nexit 0\n");
+  fs::permissions(scratch_.path / "t/tests/inner.sh", fs::perms::owner_all);
+  EXPECT_THAT(reward_of({}).error().message(),
+              HasSubstr("could not run /tests/inner.sh, whose interpreter is not there"));
 }
 
 TEST_F(Harbor, a_program_that_what_is_tested_lacks_is_a_reward_of_0) {
   scratch_.put("t/tests/test.sh", "python3 /app/sol.py; cat result.txt\necho 0 > /logs/verifier/reward.txt\n");
   EXPECT_EQ(*reward_of({"echo 'import subprocess; subprocess.run([\"no_such_program_x\"])' > sol.py"}), 0);
   EXPECT_EQ(*reward_of({"echo 'open(\"result.txt\")' > sol.py"}), 0) << "a file that was to be made";
+}
+
+TEST_F(Harbor, what_is_tested_cannot_say_that_the_tests_lack_a_program) {
+  scratch_.put("t/tests/test.sh",
+               "out=$(bash /app/run.sh 2>&1); echo \"$out\"; python3 -c 1\necho 0 > /logs/verifier/reward.txt\n");
+  for (const char* line :
+       {"env frobnicate", "timeout 3 frobnicate", "sh -c frobnicate", "echo 'sh: 1: frobnicate: not found'",
+        "echo '/tests/test.sh: line 2: frobnicate: command not found'",
+        "echo '/tests/test.sh: line 2: python3: command not found'",
+        "echo '/tests/test.sh: line 2: /tests/test.sh: Permission denied'",
+        "echo '/tests/test.sh: line 2: /tests/x.sh: /no/such: bad interpreter: No such file or directory'",
+        "echo '/usr/bin/python3: No module named pytest'"}) {
+    const auto reward = reward_of({fmt::format("cat > run.sh <<'END'\n{}\nEND", line)});
+    ASSERT_TRUE(reward.has_value()) << line << ": " << reward.error().message();
+    EXPECT_EQ(*reward, 0) << line;
+  }
 }
 
 }  // namespace
