@@ -45,9 +45,9 @@ Result<std::vector<std::string>> globs_of(const Json& arguments) {
 
 std::vector<std::string> ripgrep(const std::string& program, const Json& arguments,
                                  const std::vector<std::string>& globs) {
-  std::vector<std::string> argv = {program,           "--no-config",       "--color=never", "--no-heading",
-                                   "--with-filename", "--line-number",     "--sort=path",   "--hidden",
-                                   "--glob=!.git",    "--max-columns=1000"};
+  std::vector<std::string> argv = {program,           "--no-config",        "--color=never",       "--no-heading",
+                                   "--with-filename", "--line-number",      "--sort=path",         "--hidden",
+                                   "--glob=!.git",    "--max-columns=1000", "--no-ignore-messages"};
   const auto mode = mode_of(arguments);
   if (mode == "files_with_matches") argv.push_back("--files-with-matches");
   if (mode == "count") argv.push_back("--count");
@@ -104,8 +104,8 @@ ToolOutcome tool_grep(const ToolContext& context, const Json& arguments) {
   }
   ProcessSpec spec;
   spec.argv = !rg.empty() ? ripgrep(rg, arguments, *globs) : plain_grep(grep, arguments);
-  const auto relative = shown(context, *path);
-  spec.argv.push_back(relative.empty() || relative == "." ? "./" : "./" + relative);
+  // A whole path: below another one ripgrep 13 reads rules of other folders' ignore files as if they stood elsewhere.
+  spec.argv.push_back(path->string());
   spec.directory = context.root;
   spec.environment = clean_environment(context);
   spec.time_limit_s = std::min(context.time_limit_s, 30.0);
@@ -120,11 +120,12 @@ ToolOutcome tool_grep(const ToolContext& context, const Json& arguments) {
   if (result->exit_code > 1) return ToolOutcome::refused("the search failed: " + std::string(trim(result->output)));
 
   const size_t limit = arguments.contains("head_limit") ? arguments.at("head_limit").get<size_t>() : SIZE_MAX;
+  const auto root = real_root(context).string() + "/";
   std::string text;
   size_t lines = 0, left_out = 0;
   for (auto line : split(result->output, '\n')) {
     if (line.empty()) continue;
-    if (line.starts_with("./")) line.remove_prefix(2);
+    if (line.starts_with(root)) line.remove_prefix(root.size());
     if (rg.empty() && mode_of(arguments) == "count" && line.ends_with(":0")) continue;
     if (lines++ >= limit) {
       ++left_out;

@@ -62,10 +62,14 @@ Result<fs::path> resolve_entry(const ToolContext& context, std::string_view path
   return TRY(resolve(context, folder.empty() ? "." : folder.string())) / name;
 }
 
-std::string shown(const ToolContext& context, const fs::path& path) {
+fs::path real_root(const ToolContext& context) {
   std::error_code error;
   const auto root = fs::canonical(context.root, error);
-  return path.lexically_relative(error ? context.root : root).string();
+  return error ? context.root : root;
+}
+
+std::string shown(const ToolContext& context, const fs::path& path) {
+  return path.lexically_relative(real_root(context)).string();
 }
 
 std::vector<std::string> files_below(const ToolContext& context, size_t limit) {
@@ -91,8 +95,10 @@ Result<std::vector<std::string>> files_not_ignored(const ToolContext& context, c
   }
   TRY(check_ignore_files(context, folder));
   ProcessSpec spec;
-  spec.argv = {ripgrep,  "--no-config",  "--files", "--hidden",  "--no-messages",
-               "--null", "--glob=!.git", "--",      "./" + below};
+  // A whole path: below another one ripgrep 13 reads rules of other folders' ignore files as if they stood elsewhere.
+  const auto root = real_root(context).string() + "/";
+  spec.argv = {ripgrep,  "--no-config",  "--files", "--hidden",     "--no-messages", "--no-ignore-messages",
+               "--null", "--glob=!.git", "--",      folder.string()};
   spec.directory = context.root;
   spec.environment = clean_environment(context);
   spec.time_limit_s = std::min(context.time_limit_s, 30.0);
@@ -104,7 +110,7 @@ Result<std::vector<std::string>> files_not_ignored(const ToolContext& context, c
   }
   std::vector<std::string> files;
   for (auto file : split(result.output, '\0')) {
-    while (file.starts_with("./")) file.remove_prefix(2);
+    if (file.starts_with(root)) file.remove_prefix(root.size());
     if (!file.empty()) files.emplace_back(file);
   }
   std::sort(files.begin(), files.end());

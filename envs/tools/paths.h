@@ -17,6 +17,9 @@ Result<std::filesystem::path> resolve(const ToolContext& context, std::string_vi
 // The same for the entry itself: where `path` ends in a symbolic link, the link and not what it names.
 Result<std::filesystem::path> resolve_entry(const ToolContext& context, std::string_view path);
 
+// The root without symbolic links, as the paths of `resolve` have it.
+std::filesystem::path real_root(const ToolContext& context);
+
 // `path` below the root as a model would write it: "src/a.py".
 std::string shown(const ToolContext& context, const std::filesystem::path& path);
 

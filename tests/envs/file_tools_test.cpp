@@ -83,6 +83,21 @@ TEST_F(GlobFileSearch, leaves_out_what_git_ignores) {
   EXPECT_EQ(find("*.py"), "kept.py\n");
 }
 
+TEST_F(GlobFileSearch, rules_of_folders_hold_where_they_stand_whatever_folder_is_searched) {
+  put_in_order({".git/config", "web/x.py", "web/y.py", "web/sub/z.py", "foo/a.py", "docs/src/a.py"});
+  scratch_.put(".gitignore", "web/x.py\n[a\nb\\\n");
+  scratch_.put("web/.gitignore", "/sub\n");
+  scratch_.put("foo/.gitignore", "foo/*\n");
+  scratch_.put("docs/.gitignore", "docs/*\n");
+  EXPECT_EQ(find("*.py"), "docs/src/a.py\nfoo/a.py\nweb/y.py\n");
+  EXPECT_EQ(find("*.py", "web"), "web/y.py\n");
+  EXPECT_EQ(call("grep", {{"pattern", "x"}, {"type", "py"}, {"output_mode", "files_with_matches"}}).output,
+            "docs/src/a.py\nfoo/a.py\nweb/y.py\n");
+  EXPECT_EQ(call("grep", {{"pattern", "x"}, {"path", "web"}}).output, "web/y.py:1:x\n");
+  EXPECT_EQ(call("grep", {{"pattern", "x"}, {"path", "web/x.py"}}).output, "web/x.py:1:x\n");
+  EXPECT_EQ(call("grep", {{"pattern", "nothing"}}).output, "No matches for \"nothing\".");
+}
+
 TEST_F(GlobFileSearch, refuses_what_it_cannot_look_for_and_says_why) {
   EXPECT_THAT(find("a[b"), HasSubstr("not closed by \"]\""));
   EXPECT_THAT(find("a{b"), HasSubstr("not closed by \"}\""));
