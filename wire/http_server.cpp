@@ -13,6 +13,8 @@
 #include <boost/beast/http.hpp>
 #include <cctype>
 #include <cerrno>
+#include <optional>
+#include <utility>
 
 #include "wire/tls.h"
 #include "wire/tls_pump.h"
@@ -346,8 +348,9 @@ struct HttpServer::Listening {
   tcp::acceptor acceptor{context};
   std::vector<std::shared_ptr<Watched>> watched;
   bool accepting = false;
-  std::shared_ptr<Tls> tls;  // null: plain
-  size_t shaking = 0;        // connections that are shaking hands
+  std::optional<tcp::socket> waiting;  // came when the silent one, in whose place it was let in, had begun to speak
+  std::shared_ptr<Tls> tls;            // null: plain
+  size_t shaking = 0;                  // connections that are shaking hands
 
   void visit(PlainSocket socket, const std::string& peer, const HttpHandler& handler) {
     const auto visit = std::make_shared<HttpVisit>(std::move(socket), peer, limits, handler, numbers, ++places,
@@ -377,16 +380,22 @@ struct HttpServer::Listening {
     }
     return oldest;
   }
+  // What says nothing makes room for who may.
+  bool make_room() const {
+    if (!is_full()) return true;
+    const auto silent = silent_visit();
+    if (silent) silent->end_silent();
+    return silent != nullptr;
+  }
   void accept_next(const HttpHandler& handler) {
-    if (accepting || !acceptor.is_open() || (is_full() && !silent_visit())) return;
+    if (waiting && make_room()) enter(*std::exchange(waiting, std::nullopt), handler);
+    if (waiting || accepting || !acceptor.is_open() || (is_full() && !silent_visit())) return;
     accepting = true;
     acceptor.async_accept([this, &handler](beast::error_code error, tcp::socket socket) {
       accepting = false;
       if (error == asio::error::operation_aborted) return;
       if (error) return;  // tried again at the next turn: there may be no descriptors
-      // What says nothing makes room for who may.
-      if (const auto silent = is_full() ? silent_visit() : nullptr) silent->end_silent();
-      enter(std::move(socket), handler);
+      waiting = std::move(socket);
       accept_next(handler);
     });
   }
@@ -468,6 +477,7 @@ Status HttpServer::serve(const HttpHandler& handler, const std::atomic<bool>& st
   work.reset();
   beast::error_code ignored;
   listening_->acceptor.close(ignored);
+  listening_->waiting.reset();
   for (auto& [pointer, visit] : listening_->visits) {
     if (const auto self = visit.lock()) self->end_if_idle();
   }

@@ -171,6 +171,27 @@ TEST_F(HttpPatient, the_oldest_connection_that_has_sent_nothing_makes_room_for_a
   EXPECT_THAT(read_all(begun), HasSubstr("two"));
 }
 
+TEST_F(HttpPatient, connections_that_have_sent_a_part_of_a_request_are_no_more_than_the_limit) {
+  const auto sockets = [] {
+    size_t count = 0;
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator("/proc/self/fd"))
+      count += fs::read_symlink(entry.path(), error).string().starts_with("socket:");
+    return count;
+  };
+  const size_t before = sockets();
+  std::vector<FileDescriptor> parts;
+  for (int i = 0; i < 16; ++i) {
+    parts.push_back(connect_to(server_.port()));
+    ASSERT_EQ(send(parts.back().get(), "G", 1, MSG_NOSIGNAL), 1);
+  }
+  constexpr size_t kLimit = 4, kWaiting = 1;
+  EXPECT_TRUE(within(20s, [&] { return sockets() >= before + parts.size() + kLimit; }));
+  EXPECT_FALSE(within(500ms, [&] { return sockets() > before + parts.size() + kLimit + kWaiting; }));
+  parts.clear();
+  EXPECT_THAT(ask("GET / HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 200"));
+}
+
 class HttpKept : public HttpServed {
  protected:
   HttpKept() : HttpServed(20s) {}
