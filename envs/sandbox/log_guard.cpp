@@ -33,27 +33,34 @@ off_t size_of(int log) {
   return fstat(log, &info) == 0 ? info.st_size : 0;
 }
 
+struct LeftOut {
+  off_t bytes = 0;
+  off_t mark = 0;  // of the line that the log begins with
+};
+
 // Writes the end over the begin and cuts off the rest, so that the log begins with its mark at each moment, whoever
 // writes beside. What comes during the cut is kept; what comes between the last look at the size and the cut is lost.
-void cut_log(int log, off_t& left_out) {
+void cut_log(int log, LeftOut& left_out) {
   off_t size = size_of(log);
   if (size <= kLargestLog) return;
   std::string end = read_log(log, size - kKeptOfLog, kKeptOfLog);
   if (const size_t line = end.find('\n'); line != std::string::npos && line + 1 < end.size()) end.erase(0, line + 1);
-  left_out += size - static_cast<off_t>(end.size());
+  left_out.bytes += size - static_cast<off_t>(end.size()) - left_out.mark;
   if (lseek(log, 0, SEEK_SET) < 0) return;
-  std::string text = fmt::format("[... {} bytes left out ...]\n{}", left_out, end);
+  const std::string mark = fmt::format("[... {} bytes left out ...]\n", left_out.bytes);
+  left_out.mark = static_cast<off_t>(mark.size());
+  std::string text = mark + end;
   for (int round = 0; !text.empty(); ++round) {
     if (!write_all(log, text, "log")) return;
     text = read_log(log, size, round < kMostRounds ? kKeptOfLog : 0);
     size += static_cast<off_t>(text.size());
   }
-  left_out += std::max<off_t>(size_of(log) - size, 0);
+  left_out.bytes += std::max<off_t>(size_of(log) - size, 0);
   (void)!ftruncate(log, lseek(log, 0, SEEK_CUR));
 }
 
 [[noreturn]] void watch_log(int log, int program, int watch) {
-  off_t left_out = 0;
+  LeftOut left_out;
   for (bool is_on = true; is_on;) {
     std::array<pollfd, 2> waits = {pollfd{program, POLLIN, 0}, pollfd{watch, POLLIN, 0}};
     if (poll(waits.data(), waits.size(), watch < 0 ? kLogTurnMilliseconds : -1) < 0 && errno != EINTR) break;
