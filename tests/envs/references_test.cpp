@@ -7,7 +7,7 @@
 namespace tandem::envs {
 namespace {
 
-std::string read(std::string_view text, const ReferenceRules& rules) {
+std::string replaced_in(std::string_view text, const ReferenceRules& rules) {
   static const std::map<std::string, std::string, std::less<>> values = {{"A", "1"}, {"B", "x$y"}, {"E", ""}};
   const auto replaced = without_references(text, rules, [&](std::string_view name) {
     const auto found = values.find(name);
@@ -32,25 +32,26 @@ TEST(References, are_replaced_as_docker_and_compose_replace_them) {
       {"${}", "error: ${} is not supported"},
   };
   for (const auto& [text, expected] : cases) {
-    EXPECT_EQ(read(text, {.escape = '\\', .unset = Unset::kEmpty}), expected) << text;
-    EXPECT_EQ(read(text, {.escape = '$', .unset = Unset::kEmpty}), expected) << text;
+    EXPECT_EQ(replaced_in(text, {.escape = '\\', .unset = Unset::kEmpty}), expected) << text;
+    EXPECT_EQ(replaced_in(text, {.escape = '$', .unset = Unset::kEmpty}), expected) << text;
   }
-  EXPECT_EQ(read("\\$A $$A", {.escape = '\\', .unset = Unset::kEmpty}), "$A $1");
-  EXPECT_EQ(read("\\$A $$A ${N:-$${}", {.escape = '$', .unset = Unset::kEmpty}), "\\1 $A ${");
-  EXPECT_EQ(read("x$N", {.escape = '$', .unset = Unset::kRefused}), "error: N is not set");
-  EXPECT_EQ(read("x${N:-y}", {.escape = '$', .unset = Unset::kRefused}), "xy");
+  EXPECT_EQ(replaced_in("\\$A $$A", {.escape = '\\', .unset = Unset::kEmpty}), "$A $1");
+  EXPECT_EQ(replaced_in("\\$A $$A ${N:-$${}", {.escape = '$', .unset = Unset::kEmpty}), "\\1 $A ${");
+  EXPECT_EQ(replaced_in("x$N", {.escape = '$', .unset = Unset::kRefused}), "error: N is not set");
+  EXPECT_EQ(replaced_in("x${N:-y}", {.escape = '$', .unset = Unset::kRefused}), "xy");
 }
 
 TEST(References, those_that_are_not_set_are_left_to_a_shell) {
   const ReferenceRules rules = {.escape = '\\', .unset = Unset::kKept};
-  EXPECT_EQ(read("$A:$PATH:${PATH}:${PATH:-$A}:${X%$A}:\\$A:$B", rules),
+  EXPECT_EQ(replaced_in("$A:$PATH:${PATH}:${PATH:-$A}:${X%$A}:\\$A:$B", rules),
             "1:$PATH:${PATH}:${PATH:-1}:${X%$A}:\\$A:x\\$y");
 }
 
 TEST(References, within_each_other_without_end_are_an_error) {
   std::string text = "x";
   for (int i = 0; i < 1000; ++i) text = "${N:-" + text + "}";
-  EXPECT_EQ(read(text, {.escape = '$', .unset = Unset::kEmpty}), "error: its references are too deep in each other");
+  EXPECT_EQ(replaced_in(text, {.escape = '$', .unset = Unset::kEmpty}),
+            "error: its references are too deep in each other");
 }
 
 }  // namespace
