@@ -91,13 +91,15 @@ Result<Rewards> read_text_reward(std::string_view text) {
   return rewards;
 }
 
+constexpr std::string_view kLine = ": line ";
+
 // "/tests/test.sh: line 3: " or "/usr/bin/bash: line 1: ", with what follows.
 std::string_view said_by_script(std::string_view line) {
-  const size_t mark = line.find(": line ");
+  const size_t mark = line.find(kLine);
   if (mark == std::string_view::npos) return {};
   const auto script = line.substr(0, mark);
   if (script != "bash" && !script.ends_with("/bin/bash") && !script.starts_with("/tests/")) return {};
-  const auto rest = line.substr(mark + 7);
+  const auto rest = line.substr(mark + kLine.size());
   const size_t colon = rest.find(": ");
   const bool numbered = colon != std::string_view::npos && colon > 0 &&
                         std::all_of(rest.begin(), rest.begin() + static_cast<ptrdiff_t>(colon),
@@ -270,18 +272,23 @@ namespace {
 // Tests stand in this folder of the check, and in /tests while they run.
 constexpr std::string_view kTests = "/tests/", kTestsOfCheck = "tandem-tests/";
 
-// Whether "/tests/NAME" is a file of the check that is no program.
-bool has_no_mode(const CommandCheck& check, std::string_view path) {
-  if (!path.starts_with(kTests)) return false;
-  const auto file = std::string(kTestsOfCheck) + std::string(path.substr(kTests.size()));
-  return check.files.contains(file) && !check.programs.contains(file);
+// The file of the check that is "/tests/NAME" while tests run; end() where there is none.
+Files::const_iterator test_file(const CommandCheck& check, std::string_view path) {
+  if (!path.starts_with(kTests)) return check.files.end();
+  return check.files.find(std::string(kTestsOfCheck) + std::string(path.substr(kTests.size())));
 }
 
-// Whether "/tests/NAME" is a file of the check that says what runs it.
-bool has_interpreter(const CommandCheck& check, std::string_view path) {
-  if (!path.starts_with(kTests)) return false;
-  const auto file = check.files.find(std::string(kTestsOfCheck) + std::string(path.substr(kTests.size())));
-  return file != check.files.end() && file->second.starts_with("#!");
+// Whether `script` is a file of the check, and "/tests/a.sh: line 3: ..." is said of a line that names it, which what
+// is tested cannot have written.
+bool is_called(const CommandCheck& check, std::string_view said, std::string_view script) {
+  const size_t mark = said.find(kLine);
+  const auto caller = test_file(check, said.substr(0, std::min(mark, said.size())));
+  if (caller == check.files.end() || test_file(check, script) == check.files.end()) return false;
+  const auto lines = split_lines(caller->second);
+  size_t number = 0;
+  std::from_chars(said.data() + mark + kLine.size(), said.data() + said.size(), number);
+  const auto name = script.substr(script.rfind('/') + 1);
+  return number > 0 && number <= lines.size() && lines[number - 1].find(name) != std::string_view::npos;
 }
 
 }  // namespace
@@ -296,12 +303,13 @@ std::string failure_of_script(const CommandCheck& check, std::string_view output
     constexpr std::string_view kDenied = ": Permission denied", kBad = ": bad interpreter: ",
                                kNotThere = ": cannot execute: required file not found";  // of bash from 5.2 on
     const auto before = [&](size_t end) { return said.substr(0, std::min(end, said.size())); };
-    if (const auto script = before(said.rfind(kDenied)); said.ends_with(kDenied) && has_no_mode(check, script))
+    if (const auto script = before(said.rfind(kDenied)); said.ends_with(kDenied) && is_called(check, line, script) &&
+                                                         !check.programs.contains(test_file(check, script)->first))
       return fmt::format("could not run {}, which has no mode of a program", script);
     // The older ones name the interpreter behind the script.
     const auto named = before(said.find(kBad));
     const auto script = said.ends_with(kNotThere) ? before(said.rfind(kNotThere)) : named.substr(0, named.rfind(": "));
-    if (script.size() < said.size() && has_interpreter(check, script))
+    if (script.size() < said.size() && is_called(check, line, script))
       return fmt::format("could not run {}, whose interpreter is not there", script);
   }
   return "";

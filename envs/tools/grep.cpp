@@ -45,9 +45,9 @@ Result<std::vector<std::string>> globs_of(const Json& arguments) {
 
 std::vector<std::string> ripgrep(const std::string& program, const Json& arguments,
                                  const std::vector<std::string>& globs) {
-  std::vector<std::string> argv = {program,           "--no-config",        "--color=never",       "--no-heading",
-                                   "--with-filename", "--line-number",      "--sort=path",         "--hidden",
-                                   "--glob=!.git",    "--max-columns=1000", "--no-ignore-messages"};
+  std::vector<std::string> argv = {program,           "--no-config",        "--color=never", "--no-heading",
+                                   "--with-filename", "--line-number",      "--sort=path",   "--hidden",
+                                   "--glob=!.git",    "--max-columns=1000", "--no-messages"};
   const auto mode = mode_of(arguments);
   if (mode == "files_with_matches") argv.push_back("--files-with-matches");
   if (mode == "count") argv.push_back("--count");
@@ -64,7 +64,7 @@ std::vector<std::string> ripgrep(const std::string& program, const Json& argumen
 }
 
 std::vector<std::string> plain_grep(const std::string& program, const Json& arguments) {
-  std::vector<std::string> argv = {program, "-rEHnI", "--color=never", "--exclude-dir=.git", "--devices=skip"};
+  std::vector<std::string> argv = {program, "-rsEHnI", "--color=never", "--exclude-dir=.git", "--devices=skip"};
   const auto mode = mode_of(arguments);
   if (mode == "files_with_matches") argv.push_back("-l");
   if (mode == "count") argv.push_back("-c");
@@ -117,10 +117,12 @@ ToolOutcome tool_grep(const ToolContext& context, const Json& arguments) {
     return ToolOutcome::refused(fit.ok() ? "the search took too long; give a path or a narrower pattern"
                                          : fit.message());
   }
-  if (result->exit_code > 1) return ToolOutcome::refused("the search failed: " + std::string(trim(result->output)));
+  // What cannot be read is passed over with a code of its own; else that says that nothing was searched.
+  const auto root = real_root(context).string() + "/";
+  if (result->exit_code > 1 && !result->output.empty() && !result->output.starts_with(root))
+    return ToolOutcome::refused("the search failed: " + std::string(trim(result->output)));
 
   const size_t limit = arguments.contains("head_limit") ? arguments.at("head_limit").get<size_t>() : SIZE_MAX;
-  const auto root = real_root(context).string() + "/";
   std::string text;
   size_t lines = 0, left_out = 0;
   for (auto line : split(result->output, '\n')) {
@@ -133,7 +135,11 @@ ToolOutcome tool_grep(const ToolContext& context, const Json& arguments) {
     }
     text.append(line).append("\n");
   }
-  if (lines == 0) return ToolOutcome::done("No matches for \"" + pattern + "\".");
+  const std::string passed_over =
+      result->exit_code > 1 ? "... files or rules of ignore files that cannot be read were passed over\n" : "";
+  if (lines == 0)
+    return ToolOutcome::done("No matches for \"" + pattern + "\"." + (passed_over.empty() ? "" : "\n") + passed_over);
+  text += passed_over;
   if (left_out > 0) text += "... " + std::to_string(left_out) + " more lines\n";
   auto outcome = ToolOutcome::done(std::move(text));
   outcome.truncated = result->truncated;

@@ -214,7 +214,7 @@ TEST_F(TerminalBench, what_a_sandbox_cannot_give_is_refused_by_name_and_line) {
         "task.yaml:4: test_scripts is not supported", "task.yaml:5: max_test_timeout_sec: \"soon\" is not a number",
         "task.yaml:6: unknown key dificulty; did you mean difficulty?", "docker-compose.yaml:3: build: context must be",
         "docker-compose.yaml:4: client: a command that does more than wait",
-        "docker-compose.yaml:5: client: ports is not supported", "docker-compose.yaml:7: environment: KEY: variables",
+        "docker-compose.yaml:5: client: ports is not supported", "docker-compose.yaml:7: environment: KEY: KEY is not set; variables",
         "docker-compose.yaml:9: volumes: ./data:/data is not supported",
         "docker-compose.yaml:10: the service db is not supported", "docker-compose.yaml:12: networks is not supported",
         "run-tests.sh:2: `curl` needs a network", "run-tests.sh:4: `uv run` needs a network",
