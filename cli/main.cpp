@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/descriptors.h"
 #include "cli/standard_streams.h"
 
 namespace tandem::cli {
@@ -57,6 +58,7 @@ int main(int argc, char** argv) {
   using namespace tandem;
   using namespace tandem::cli;
   prepare_standard_streams();
+  allow_descriptors(kDescriptors);
   spdlog::set_default_logger(spdlog::stderr_logger_mt("tandem"));
   spdlog::set_pattern("%Y-%m-%d %H:%M:%S.%e %^%l%$ %v");
 

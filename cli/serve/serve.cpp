@@ -1,7 +1,6 @@
 // `tandem serve`.
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -13,6 +12,7 @@
 #include "base/json_line.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/descriptors.h"
 #include "cli/model/model_options.h"
 #include "cli/serve/isolated.h"
 #include "cli/serve/serve_config.h"
@@ -159,14 +159,6 @@ Result<std::vector<serve::AdapterSettings::First>> adapters_of(const ServeConfig
                         .directory = whole});
   }
   return adapters;
-}
-
-// Connections are descriptors, and few are allowed unless somebody asks.
-void allow_descriptors(size_t wanted) {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
-  limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, wanted);
-  ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 serve::FrontSettings front_of(const ServeConfig& config) {

@@ -89,6 +89,7 @@ Received receive(int socket, size_t limit) {
   }
   received.text.resize(size < 0 ? 0 : static_cast<size_t>(size));
   if (size <= 0) return received;
+  received.cut = (message.msg_flags & MSG_CTRUNC) != 0;
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); header; header = CMSG_NXTHDR(&message, header)) {
     const size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
     for (size_t i = 0; i < count; ++i) {

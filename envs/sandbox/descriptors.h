@@ -27,6 +27,7 @@ Status send_descriptors(int socket, std::string_view text, std::initializer_list
 struct Received {
   std::string text;
   std::vector<FileDescriptor> descriptors;
+  bool cut = false;  // some did not come: this process may open no more files (`ulimit -n`)
 };
 
 // One message, `limit` bytes of it at most; waits for it. Empty where the other side is gone.

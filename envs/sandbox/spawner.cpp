@@ -26,6 +26,9 @@ Result<Received> receive_answer(int socket) {
 // What came with the message; its error where the text is not the expected one.
 Result<std::vector<FileDescriptor>> descriptors_of(Received received, std::string_view expected) {
   const std::string_view answer = received.text;
+  if (received.cut)
+    return fail(Status::unfit("this process may open no more files, and each sandbox takes three")
+                    .hint("raise the limit (`ulimit -n`) or make fewer sandboxes at once"));
   if (answer == expected) return std::move(received.descriptors);
   // The first letter is the code of the error.
   const auto code = static_cast<Code>(answer[0] - 'A');

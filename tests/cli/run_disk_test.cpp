@@ -65,6 +65,15 @@ TEST_F(RunDisk, a_plan_that_needs_more_memory_than_a_process_may_have_is_warned_
   EXPECT_NE(text(output()).find("lower rollout.slots"), std::string::npos) << text(output());
 }
 
+TEST_F(RunDisk, a_run_may_open_more_files_than_its_shell_allows_at_first) {
+  const fs::path run_dir = root() / "few files";
+  std::string line = "ulimit -Sn 64; exec";
+  for (const auto& argument : command({"run.steps=1", "tasks.heldout=0"}, run_dir)) line += " '" + argument + "'";
+  ASSERT_EQ(Process({"/bin/sh", "-c", line}, output()).wait(), 0) << text(output());
+  EXPECT_EQ(json(run_dir / "summary.json")["outcomes"]["infra_error"], 0);
+  EXPECT_EQ(text(output()).find("without a reward"), std::string::npos) << text(output());
+}
+
 TEST_F(RunDisk, a_run_ends_before_its_limit_and_goes_on_with_a_larger_one) {
   const fs::path run_dir = root() / "limited";
   const Arguments wanted = {"run.steps=60", "tasks.heldout=0", "tasks.floors=false", "trainer.checkpoint_every=5",

@@ -1,6 +1,8 @@
 // What sandboxes in containers are made of, where no engine is needed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -47,6 +49,28 @@ TEST(EngineMessages, are_read_in_the_parts_that_are_asked_for) {
   EXPECT_EQ(containers->at(0).labels.at("tandem.owner"), "x");
   EXPECT_EQ(read_engine_progress_error("{\"stream\":\"STEP 1\"}\n{\"error\":\"it broke\"}\n"), "it broke");
   EXPECT_EQ(read_engine_error(R"({"message":"no such image"})"), "no such image");
+}
+
+TEST(Descriptors, that_do_not_come_as_no_more_files_may_be_open_are_told) {
+  int sockets[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets), 0);
+  const FileDescriptor ours(sockets[0]), theirs(sockets[1]);
+  const FileDescriptor lowest(::dup(0));  // the first that is free
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  for (const bool may : {false, true}) {
+    ASSERT_TRUE(send_descriptors(ours.get(), "spawned", {0, 0, 0}));
+    rlimit few = before;
+    few.rlim_cur = static_cast<rlim_t>(lowest.get()) + 1;
+    if (!may) {
+      ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+    }
+    const Received received = receive(theirs.get(), 100);
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+    EXPECT_EQ(received.text, "spawned");
+    EXPECT_EQ(received.cut, !may);
+    EXPECT_EQ(received.descriptors.size() == 3, may);
+  }
 }
 
 TEST(EngineMessages, that_do_not_fit_are_refused) {
