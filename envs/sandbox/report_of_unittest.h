@@ -242,6 +242,16 @@ def _start(brought="/tmp/tandem-report"):
                 note(self, test, FAILED)
             return sub(self, test, subtest, error)
 
+        run = unittest.runner.TextTestRunner.run
+
+        # Where there were no tests, that is what is reported, and not that Python ended before them.
+        def run_all(self, test):
+            result = run(self, test)
+            if not active:
+                has_begun()
+            return result
+
+        unittest.runner.TextTestRunner.run = run_all
         TestResult.startTest, TestResult.stopTest, TestResult.addSubTest = start_test, stop_test, add_sub_test
         for name, end in (("addSuccess", PASSED), ("addExpectedFailure", PASSED), ("addSkip", SKIPPED),
                           ("addFailure", FAILED), ("addError", FAILED), ("addUnexpectedSuccess", FAILED)):

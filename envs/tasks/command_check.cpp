@@ -12,7 +12,9 @@
 #include "base/text.h"
 #include "envs/tasks/left_details.h"
 #include "envs/tasks/report_channel.h"
+#include "envs/tasks/script_failures.h"
 #include "envs/tasks/test_report.h"
+#include "envs/tasks/unchanged_tests.h"
 #include "envs/tasks/verifier.h"
 #include "envs/tools/process.h"
 
@@ -192,6 +194,9 @@ bool is_of_task(const Task& task, const std::string& program) {
                                 text[end] == '-' || text[end] == '/'))
         continue;
       const auto before = text.substr(0, at);
+      if (before.ends_with("/.local/bin") || before.ends_with("/.cargo/bin")) continue;
+      const auto word = before.substr(before.find_last_of(" \t\n\"'(<[") + 1);  // npos + 1 is the begin
+      if (word.find("://") != std::string_view::npos || word.starts_with("/opt/")) continue;
       if (before.ends_with("/usr/bin") || before.ends_with("/usr/local/bin") || before.ends_with(" /bin") ||
           before.ends_with("!/bin"))
         continue;
@@ -233,11 +238,10 @@ std::string_view last_line(std::string_view output) {
 // The program that the check needs and this machine does not have; empty where there is none. Of a container the
 // programs are those of its image.
 std::string lacking_program(const Task& task, std::string_view output) {
-  return missing_program(output, [&](const std::string& program) {
+  return missing_program(*task.expectation.commands, output, [&](const std::string& program) {
     std::error_code error;
     const bool is_there = program.starts_with('/') ? fs::exists(program, error) : !find_program(program).empty();
-    return names_program(*task.expectation.commands, program) && !(is_there && task.image.empty()) &&
-           !is_of_task(task, program);
+    return !(is_there && task.image.empty()) && !is_of_task(task, program);
   });
 }
 
@@ -302,23 +306,13 @@ Status check_program(const Task& task, const CheckCommand& command, const ToolOu
 
 }  // namespace
 
-Result<Term> run_commands(const Task& task, const Files& left_behind, const std::set<std::string>& programs,
-                          const std::set<std::string>& removed, const TreeDetails& details, const Runner& runner) {
+namespace {
+
+// Of all outcomes but for what the channel and the comparison of tests need.
+Result<Term> term_of(const Task& task, const std::vector<CheckCommand>& commands,
+                     const std::vector<ToolOutcome>& outcomes, const ReportChannel::Reading& reading) {
   const CommandCheck& check = *task.expectation.commands;
-  Place place = place_for(check, task, left_behind, programs, removed, details);
-  auto commands = check.commands;
   const bool is_script = !check.verifier.empty();
-  ReportChannel channel;
-  if (check.tests && !commands.empty()) {
-    if (!is_script) commands.back() = reported(std::move(commands.back()));
-    channel.open_for(check, place, commands.back());
-  }
-  // By a command of its own: whatever the tests started has been ended by then, and cannot write it again.
-  if (check.leaves_reward) commands.push_back({.command = print_rewards_command()});
-  auto outcomes = TRY(runner(place, commands));
-  const bool has_report = check.tests && !commands.empty() && outcomes.size() == commands.size();
-  const auto reading = has_report ? channel.read(outcomes.back().output) : ReportChannel::Reading();
-  if (has_report) outcomes.back().output = reading.printed;
   if (outcomes.empty()) return Term{.value = 1};
   for (size_t i = 0; i + (check.leaves_reward ? 1 : 0) < outcomes.size(); ++i) {
     if (is_script) {
@@ -337,6 +331,42 @@ Result<Term> run_commands(const Task& task, const Files& left_behind, const std:
   if (check.tests) return term_of_report(task, reading);
   if (check.leaves_reward) return term_of_rewards(task, outcomes[outcomes.size() - 2], outcomes.back());
   return Term{.value = 1, .share = 1};
+}
+
+}  // namespace
+
+Result<Term> run_commands(const Task& task, const Files& left_behind, const std::set<std::string>& programs,
+                          const std::set<std::string>& removed, const TreeDetails& details, const Runner& runner) {
+  const CommandCheck& check = *task.expectation.commands;
+  Place place = place_for(check, task, left_behind, programs, removed, details);
+  auto commands = check.commands;
+  const bool is_script = !check.verifier.empty();
+  ReportChannel channel;
+  if (check.tests && !commands.empty()) {
+    if (!is_script) commands.back() = reported(std::move(commands.back()));
+    channel.open_for(check, place, commands.back());
+  }
+  // By a command of its own: whatever the tests started has been ended by then, and cannot write it again.
+  if (check.leaves_reward) commands.push_back({.command = print_rewards_command()});
+  // Of an image the programs are its own, and may not have what compares.
+  const auto compare = task.image.empty() && !commands.empty() ? compare_tests_command(check) : "";
+  if (!compare.empty()) commands.push_back({.command = compare});
+  auto outcomes = TRY(runner(place, commands));
+  std::string changed;
+  if (!compare.empty()) {
+    if (outcomes.size() == commands.size()) {
+      changed = changed_test(outcomes.back().output);
+      outcomes.pop_back();
+    }
+    commands.pop_back();
+  }
+  const bool has_report = check.tests && !commands.empty() && outcomes.size() == commands.size();
+  const auto reading = has_report ? channel.read(outcomes.back().output) : ReportChannel::Reading();
+  if (has_report) outcomes.back().output = reading.printed;
+  auto term = term_of(task, commands, outcomes, reading);
+  // Also where they gave no verdict then: it was the code's doing.
+  if (changed.empty() || (term && term->value == 0)) return term;
+  return Term{.why = fmt::format("the code under test has changed {}, which tests it", changed)};
 }
 
 }  // namespace tandem::envs

@@ -13,9 +13,10 @@ namespace tandem::envs {
 namespace {
 
 // Built-in commands alone: which programs PATH leads to is what this is about. Of a report of tests the folder in front
-// is the grader's, and the one in the home folder has what `ln -s` of a recipe put there.
+// is the grader's. The one in the home folder has what `ln -s` of a recipe and `pip install` put there; what is tested
+// can write in it, so that it comes behind the system's.
 constexpr std::string_view kSystemFirst = R"sh(
-tandem_rest=$PATH: tandem_front= tandem_behind=
+tandem_rest=$PATH: tandem_front= tandem_home= tandem_behind=
 [ ! -d /tmp/tandem-report/bin ] || tandem_front=/tmp/tandem-report/bin:
 while [ -n "$tandem_rest" ]; do
   tandem_each=${tandem_rest%%:*} tandem_rest=${tandem_rest#*:}
@@ -23,7 +24,8 @@ while [ -n "$tandem_rest" ]; do
   case $tandem_each in
     /tmp/tandem-report/bin) ;;
     *..*|/usr/src/*) tandem_behind+=$tandem_each: ;;
-    /usr/*|/bin|/sbin|/tmp/home/.local/bin) tandem_front+=$tandem_each: ;;
+    /tmp/home/.local/bin) tandem_home=$tandem_each: ;;
+    /usr/*|/bin|/sbin) tandem_front+=$tandem_each: ;;
     *) tandem_behind+=$tandem_each: ;;
   esac
 done
@@ -39,7 +41,7 @@ for tandem_each in "${tandem_others[@]}"; do
     done
   done
 done
-export PATH=${tandem_front}${tandem_behind%:}
+export PATH=${tandem_front}${tandem_home}${tandem_behind%:}
 PATH=${PATH%:}
 if [ -n "${LD_LIBRARY_PATH-}" ]; then
   tandem_front=
@@ -48,7 +50,17 @@ if [ -n "${LD_LIBRARY_PATH-}" ]; then
   done
   export LD_LIBRARY_PATH=$tandem_front$LD_LIBRARY_PATH
 fi
-unset tandem_rest tandem_front tandem_behind tandem_each tandem_system tandem_others tandem_program
+unset tandem_rest tandem_front tandem_home tandem_behind tandem_each tandem_system tandem_others tandem_program
+)sh";
+
+// Where nothing installs packages of the user, Python looks for none: what is tested could write some.
+constexpr std::string_view kWithoutUserPackages = R"sh(
+tandem_user=
+for tandem_each in /tests/*.sh /tests/*.py; do
+  [ ! -f "$tandem_each" ] || case $(<"$tandem_each") in *pip*|*"uv "*|*easy_install*) tandem_user=1 ;; esac
+done
+[ -n "$tandem_user" ] || export PYTHONNOUSERSITE=1
+unset tandem_user tandem_each
 )sh";
 
 // Values that lines of `export NAME=VALUE` give a variable, in order, without quotes.
@@ -151,7 +163,10 @@ std::string test_environment(const std::string& exports, const Build& build, con
     }
   }
   refuse_files_in_front(exports, build, file, mistakes);
-  return exports + std::string(kSystemFirst);
+  const bool has_user_packages =
+      !build.python_packages.empty() ||
+      std::ranges::any_of(build.steps, [](const auto& step) { return step.find("pip") != std::string::npos; });
+  return exports + std::string(kSystemFirst) + std::string(has_user_packages ? "" : kWithoutUserPackages);
 }
 
 }  // namespace tandem::envs

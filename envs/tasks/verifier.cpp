@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "envs/tasks/script_failures.h"
 
 namespace tandem::envs {
 namespace {
@@ -91,29 +92,6 @@ Result<Rewards> read_text_reward(std::string_view text) {
   return rewards;
 }
 
-constexpr std::string_view kLine = ": line ";
-
-// "/tests/test.sh: line 3: " or "/usr/bin/bash: line 1: ", with what follows.
-std::string_view said_by_script(std::string_view line) {
-  const size_t mark = line.find(kLine);
-  if (mark == std::string_view::npos) return {};
-  const auto script = line.substr(0, mark);
-  if (script != "bash" && !script.ends_with("/bin/bash") && !script.starts_with("/tests/")) return {};
-  const auto rest = line.substr(mark + kLine.size());
-  const size_t colon = rest.find(": ");
-  const bool numbered = colon != std::string_view::npos && colon > 0 &&
-                        std::all_of(rest.begin(), rest.begin() + static_cast<ptrdiff_t>(colon),
-                                    [](char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; });
-  return numbered ? rest.substr(colon + 2) : std::string_view();
-}
-
-// What makes bash stumble over a script of this check: the end of its first line.
-bool has_windows_lines(const CommandCheck& check) {
-  return std::any_of(check.files.begin(), check.files.end(), [](const auto& file) {
-    return file.first.ends_with(".sh") && file.second.find("\r\n") != std::string::npos;
-  });
-}
-
 }  // namespace
 
 std::string print_rewards_command() {
@@ -157,164 +135,6 @@ std::string last_lines(std::string_view output) {
   return "... " + std::string(output.substr(output.size() - kMost));
 }
 
-namespace {
-
-constexpr std::string_view kNotFound = ": command not found", kNoFile = ": No such file or directory";
-
-bool is_program_of_system(std::string_view path) {
-  return std::ranges::any_of(
-      std::array<std::string_view, 6>{"/usr/bin/", "/usr/local/bin/", "/bin/", "/usr/sbin/", "/sbin/", "/usr/games/"},
-      [&](std::string_view folder) { return path.starts_with(folder); });
-}
-
-// "'jq'", in whatever quotes.
-std::string_view without_quotes(std::string_view text) {
-  for (const std::string_view quote : {"\u2018", "\u2019", "'", "\"", "`"}) {
-    if (text.starts_with(quote)) text.remove_prefix(quote.size());
-    if (text.ends_with(quote)) text.remove_suffix(quote.size());
-  }
-  return text;
-}
-
-// A program that is looked for in PATH, not a file.
-bool is_plain_name(std::string_view name) {
-  return !name.empty() && name.find_first_of("/ \t") == std::string_view::npos;
-}
-
-// What dash says: "sh: 1: jq: not found", "/tests/a.sh: 3: jq: not found".
-std::string_view not_found_by_dash(std::string_view line) {
-  constexpr std::string_view kEnd = ": not found";
-  if (!line.ends_with(kEnd)) return {};
-  line.remove_suffix(kEnd.size());
-  const size_t first = line.find(": "), second = line.find(": ", first + 1);
-  if (first == std::string_view::npos || second == std::string_view::npos) return {};
-  const auto script = line.substr(0, first), number = line.substr(first + 2, second - first - 2);
-  const bool is_ours = script == "sh" || script == "/bin/sh" || script == "dash" || script == "/bin/dash" ||
-                       script.starts_with("/tests/");
-  const bool is_numbered = !number.empty() && number.find_first_not_of("0123456789") == std::string_view::npos;
-  return is_ours && is_numbered ? line.substr(second + 2) : std::string_view();
-}
-
-// What programs say that a script starts others by: "xargs: jq: No such file or directory", "timeout: failed to run
-// command 'jq': ...". Not make: its file may be what is tested.
-std::string_view not_started(std::string_view line) {
-  if (!line.ends_with(kNoFile)) return {};
-  line.remove_suffix(kNoFile.size());
-  constexpr std::string_view kFailed = "failed to run command ";
-  for (const std::string_view starter :
-       {"xargs: ", "timeout: ", "nohup: ", "nice: ", "stdbuf: ", "env: ", "/usr/bin/env: ", "time: ", "setsid: "}) {
-    if (!line.starts_with(starter)) continue;
-    auto name = line.substr(starter.size());
-    if (name.starts_with(kFailed)) name.remove_prefix(kFailed.size());
-    name = without_quotes(name);
-    return is_plain_name(name) ? name : std::string_view();
-  }
-  return {};
-}
-
-// Goes through an output line by line, and says of each what program it says is not there; "" for none.
-class MissingPrograms {
- public:
-  std::string_view step(std::string_view line) {
-    constexpr std::string_view kNoModule = ": No module named ";
-    constexpr std::string_view kNoFileOfPython = "FileNotFoundError: [Errno 2] No such file or directory: ";
-    const auto said = said_by_script(line);
-    if (said.ends_with(kNotFound)) return said.substr(0, said.size() - kNotFound.size());
-    // By its whole path.
-    if (said.ends_with(kNoFile) && is_program_of_system(said)) return said.substr(0, said.size() - kNoFile.size());
-    if (const auto name = not_found_by_dash(line); !name.empty()) return name;
-    if (const auto name = not_started(line); !name.empty()) return name;
-    if (line.starts_with("File \"") && line.find("/subprocess.py\"") == std::string_view::npos)
-      is_of_tests_ = line.starts_with("File \"/tests/");
-    is_starting_ |= is_of_tests_ && line.find("in _execute_child") != std::string_view::npos;
-    if (line.starts_with(kNoFileOfPython)) {
-      const auto name = without_quotes(line.substr(kNoFileOfPython.size()));
-      if (std::exchange(is_starting_, false) && is_plain_name(name)) return name;
-    }
-    // `python3 -m pytest` where there is no pytest.
-    const size_t module = line.find(kNoModule);
-    if (module == std::string_view::npos || line.find("python") > module || line.find(' ') < module) return {};
-    const auto name = line.substr(module + kNoModule.size());
-    return name == "pytest" || name == "uv" || name == "nose" || name == "tox" ? name : std::string_view();
-  }
-
- private:
-  bool is_of_tests_ = false, is_starting_ = false;  // in a traceback of Python's: from a test to what starts programs
-};
-
-}  // namespace
-
-bool names_program(const CommandCheck& check, std::string_view program) {
-  const auto word = program.substr(program.rfind('/') + 1);
-  const auto goes_on = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-'; };
-  const auto is_in = [&](std::string_view text) {
-    for (size_t at = text.find(word); at != std::string_view::npos; at = text.find(word, at + 1)) {
-      const size_t end = at + word.size();
-      if ((at == 0 || !goes_on(text[at - 1])) && (end == text.size() || !goes_on(text[end]))) return true;
-    }
-    return false;
-  };
-  return !word.empty() && (std::ranges::any_of(check.commands, [&](const auto& one) { return is_in(one.command); }) ||
-                           std::ranges::any_of(check.files, [&](const auto& file) { return is_in(file.second); }));
-}
-
-std::string missing_program(std::string_view output, const std::function<bool(const std::string&)>& counts) {
-  MissingPrograms missing;
-  for (const auto line : split(output, '\n')) {
-    const std::string name(missing.step(trim(line)));
-    if (!name.empty() && counts(name)) return name;
-  }
-  return "";
-}
-
-namespace {
-
-// Tests stand in this folder of the check, and in /tests while they run.
-constexpr std::string_view kTests = "/tests/", kTestsOfCheck = "tandem-tests/";
-
-// The file of the check that is "/tests/NAME" while tests run; end() where there is none.
-Files::const_iterator test_file(const CommandCheck& check, std::string_view path) {
-  if (!path.starts_with(kTests)) return check.files.end();
-  return check.files.find(std::string(kTestsOfCheck) + std::string(path.substr(kTests.size())));
-}
-
-// Whether `script` is a file of the check, and "/tests/a.sh: line 3: ..." is said of a line that names it, which what
-// is tested cannot have written.
-bool is_called(const CommandCheck& check, std::string_view said, std::string_view script) {
-  const size_t mark = said.find(kLine);
-  const auto caller = test_file(check, said.substr(0, std::min(mark, said.size())));
-  if (caller == check.files.end() || test_file(check, script) == check.files.end()) return false;
-  const auto lines = split_lines(caller->second);
-  size_t number = 0;
-  std::from_chars(said.data() + mark + kLine.size(), said.data() + said.size(), number);
-  const auto name = script.substr(script.rfind('/') + 1);
-  return number > 0 && number <= lines.size() && lines[number - 1].find(name) != std::string_view::npos;
-}
-
-}  // namespace
-
-std::string failure_of_script(const CommandCheck& check, std::string_view output) {
-  for (auto line : split(output, '\n')) {
-    line = trim(line);
-    const auto said = said_by_script(line);
-    if (said.empty()) continue;
-    // Bash stumbles over line ends that it does not read, and goes on.
-    if (has_windows_lines(check)) return "stumbled over its line ends";
-    constexpr std::string_view kDenied = ": Permission denied", kBad = ": bad interpreter: ",
-                               kNotThere = ": cannot execute: required file not found";  // of bash from 5.2 on
-    const auto before = [&](size_t end) { return said.substr(0, std::min(end, said.size())); };
-    if (const auto script = before(said.rfind(kDenied)); said.ends_with(kDenied) && is_called(check, line, script) &&
-                                                         !check.programs.contains(test_file(check, script)->first))
-      return fmt::format("could not run {}, which has no mode of a program", script);
-    // The older ones name the interpreter behind the script.
-    const auto named = before(said.find(kBad));
-    const auto script = said.ends_with(kNotThere) ? before(said.rfind(kNotThere)) : named.substr(0, named.rfind(": "));
-    if (script.size() < said.size() && is_called(check, line, script))
-      return fmt::format("could not run {}, whose interpreter is not there", script);
-  }
-  return "";
-}
-
 bool is_out_of_time(const ToolOutcome& outcome) {
   return outcome.exit_code == kOutOfTime && outcome.output.find("[ended after the time limit of") != std::string::npos;
 }
@@ -341,8 +161,7 @@ Status check_verifier(const CommandCheck& check, const CheckCommand& command, co
 
 Status no_verdict(const CommandCheck& check, const std::string& why, std::string_view output) {
   std::string text = fmt::format("no grade: {} {}", check.verifier, why);
-  const auto is_needed = [&](const std::string& program) { return names_program(check, program); };
-  if (const auto missing = missing_program(output, is_needed); !missing.empty())
+  if (const auto missing = missing_program(check, output, [](const std::string&) { return true; }); !missing.empty())
     text += fmt::format("; it needs {}, which this machine does not have", missing);
   if (has_windows_lines(check)) text += "; it has line ends of Windows (CRLF), which bash does not read";
   const auto end = last_lines(output);

@@ -1,9 +1,8 @@
-// What a script that grades a task has left behind, as Harbor reads it, and why it has given no verdict.
+// What a script that grades a task has left behind, as Harbor reads it, and that it has given no verdict.
 //
 // Pure functions.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -30,18 +29,6 @@ Result<Rewards> read_rewards(std::string_view printed);
 
 // The end of an output, which is where tests say what failed.
 std::string last_lines(std::string_view output);
-
-// Whether the commands or files of a check say the name of a program. What is tested may print whatever it likes: only
-// the lack of a program that the check itself runs is a lack of the machine.
-bool names_program(const CommandCheck& check, std::string_view program);
-
-// The first program that is not there and `counts`, by what shells, Python, and what starts programs (timeout, xargs,
-// env) say of it in `output`; empty where there is none.
-std::string missing_program(std::string_view output, const std::function<bool(const std::string&)>& counts);
-
-// What else went wrong in a script of tests by itself, in words that follow its name: line ends of Windows in a script
-// that it runs, a script that is no program. Empty where nothing did.
-std::string failure_of_script(const CommandCheck& check, std::string_view output);
 
 // Whether a command was ended by its time, and whether that was less than what the task gives it.
 bool is_out_of_time(const ToolOutcome& outcome);

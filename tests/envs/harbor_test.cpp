@@ -88,9 +88,7 @@ TEST_F(Harbor, a_verifier_that_gives_no_verdict_gives_no_reward_and_says_why) {
   EXPECT_THAT(why("echo looking; exit 0\n"), HasSubstr("looking"));
   EXPECT_THAT(why("set -e\nno_such_program /tests\n"), HasSubstr("it needs no_such_program, which this machine"));
   EXPECT_THAT(why("no_such_program; echo 0 > /logs/verifier/reward.txt\n"), HasSubstr("it needs no_such_program"));
-  EXPECT_THAT(why("/usr/bin/python3 -S -c 'print(\"/usr/bin/python3: No module named pytest\")'; echo 0 > "
-                  "/logs/verifier/reward.txt\n"),
-              HasSubstr("it needs pytest"));
+  EXPECT_THAT(why("/usr/bin/python3 -S -m pytest; echo 0 > /logs/verifier/reward.txt\n"), HasSubstr("it needs pytest"));
   EXPECT_THAT(why("cd /app\r\nif true; then\r\necho 1 > /logs/verifier/reward.txt\r\nfi\r\n"), HasSubstr("CRLF"));
   EXPECT_THAT(why("echo dying; kill -9 $$\n"), HasSubstr("was ended by signal 9; its output ends:\ndying"));
   EXPECT_THAT(why("echo much > /logs/verifier/reward.txt\n"),
@@ -236,6 +234,23 @@ TEST_F(Harbor, a_reward_that_the_code_under_test_writes_does_not_count) {
       "t/tests/test.sh",
       "echo '{\"reward\": 0.5, \"a\": 1}' > /logs/verifier/reward.json; echo 0.5 > /logs/verifier/reward.txt\n");
   EXPECT_EQ(play({}).reward, 0.5);
+}
+
+TEST_F(Harbor, what_is_tested_cannot_change_the_tests_or_the_programs_that_they_run) {
+  scratch_.put("t/tests/t.py", "import sys\nsys.exit(sys.argv[1] != '42')\n");
+  scratch_.put("t/tests/test.sh",
+               "out=$(bash /app/run.sh)\nif python3 /tests/t.py \"$out\"; then echo 1; else echo 0; fi > "
+               "/logs/verifier/reward.txt\n");
+  const auto with = [&](const std::string& attack) {
+    return reward_of({fmt::format("cat > run.sh <<'END'\n{}\nEND", attack)});
+  };
+  EXPECT_EQ(*with("echo 42"), 1);
+  for (const char* attack :
+       {"echo > /tests/t.py", "echo 'exit 0' > /tests/test.sh; echo > /tests/t.py",
+        "mkdir -p ~/.local/bin; printf '#!/bin/sh\nexit 0\n' > ~/.local/bin/python3; chmod +x ~/.local/bin/python3",
+        "d=$(/usr/bin/python3 -c 'import site; print(site.getusersitepackages())'); mkdir -p $d; echo 'import os; "
+        "os._exit(0)' > $d/usercustomize.py"})
+    EXPECT_EQ(*with(std::string(attack) + "; echo 41"), 0) << attack;
 }
 
 TEST_F(Harbor, files_beside_the_tests_are_not_taken_over) {

@@ -333,6 +333,13 @@ TEST_F(ReportChannelTest, a_check_that_can_be_forged_is_named_by_validate) {
   EXPECT_EQ(strong.verdict, Verdict::kPassed) << testing::PrintToString(strong.findings);
 }
 
+TEST_F(ReportChannelTest, a_run_of_unittest_that_finds_no_test_says_so) {
+  const auto task = task_of("python3 -m unittest -v tests.test_calc", "import calc\ndef test_clip():\n    pass\n");
+  const auto grade = grade_of(task, kRight);
+  EXPECT_EQ(grade.reward, 0);
+  EXPECT_THAT(grade.why, HasSubstr("no tests were reported"));
+}
+
 TEST_F(ReportChannelTest, programs_that_are_not_python_report_by_what_they_print) {
   const auto task = task_of("echo '=== short test summary info ==='; echo 'PASSED a::b'", "");
   EXPECT_EQ(grade_of(task, kWrong).reward, 1);

@@ -103,10 +103,7 @@ TEST_F(TerminalBench, tests_that_say_nothing_or_are_killed_give_no_verdict) {
   EXPECT_EQ(why(said), "a reward of 1.000000") << "the run of the two above";
   scratch_.put("t/run-tests.sh", "no_such_program\n");
   EXPECT_THAT(why(""), HasSubstr("it needs no_such_program"));
-  // What `python3 -m pytest` says and does where there is no pytest.
-  scratch_.put(
-      "t/run-tests.sh",
-      "python3 -c 'import os; print(\"/usr/bin/python3: No module named pytest\", flush=True); os._exit(1)'\n");
+  scratch_.put("t/run-tests.sh", "python3 -S -m pytest\n");  // without packages
   EXPECT_THAT(why(""), HasSubstr("it needs pytest, which this machine does not have"));
 }
 

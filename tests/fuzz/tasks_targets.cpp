@@ -3,9 +3,11 @@
 #include "envs/tasks/git_patch.h"
 #include "envs/tasks/harbor.h"
 #include "envs/tasks/humanevalpack.h"
+#include "envs/tasks/script_failures.h"
 #include "envs/tasks/swe_bench.h"
 #include "envs/tasks/terminal_bench.h"
 #include "envs/tasks/test_report.h"
+#include "envs/tasks/unchanged_tests.h"
 #include "envs/tasks/yaml_task.h"
 #include "tests/fuzz/targets.h"
 
@@ -93,6 +95,25 @@ std::vector<std::string> test_report_seeds() {
       "test_a (m.A.test_a) ... ok\ntest_b (m.A)\nIt holds. ... FAIL\ntest_c (m.A.test_c) ... hello\nskipped 'why'\n"};
 }
 
+// A script of tests, a line of equals signs, and what was printed.
+void script_of_tests(std::string_view bytes) {
+  constexpr std::string_view kBetween = "\n===\n";
+  const size_t end = std::min(bytes.find(kBetween), bytes.size());
+  envs::CommandCheck check;
+  check.files["tandem-tests/test.sh"] = std::string(bytes.substr(0, end));
+  const auto printed = bytes.substr(std::min(bytes.size(), end + kBetween.size()));
+  (void)envs::missing_program(check, printed, [](const std::string&) { return false; });
+  (void)envs::failure_of_script(check, printed);
+  (void)envs::compare_tests_command(check);
+  (void)envs::changed_test(printed);
+}
+std::vector<std::string> script_of_tests_seeds() {
+  return {
+      "#!/bin/bash\nset -e; A=1 x=$(uvx \"a $(b `c`)\" | d) && timeout 5 e\nfor v in 3.1 3.2; do python$v -m f; done\n"
+      "bash -c 'g; h' > i\n===\n/tests/test.sh: line 3: python3.1: command not found\nxargs: e: No such file or "
+      "directory\n/tests/test.sh: line 2: /tests/test.sh: Permission denied\n/tests/test.sh: FAILED\n"};
+}
+
 void yaml_task(std::string_view bytes) {
   static Folder folder;
   folder.put("task.yaml", bytes);
@@ -157,6 +178,7 @@ constexpr Target kTasksTargets[] = {{"dockerfile", dockerfile, dockerfile_seeds}
                                     {"harbor", harbor, harbor_seeds},
                                     {"terminal_bench", terminal_bench, terminal_bench_seeds},
                                     {"test_report", test_report, test_report_seeds},
+                                    {"script_of_tests", script_of_tests, script_of_tests_seeds},
                                     {"yaml_task", yaml_task, yaml_task_seeds},
                                     {"humanevalpack", humanevalpack, humanevalpack_seeds},
                                     {"git_patch", git_patch, git_patch_seeds},
