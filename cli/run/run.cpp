@@ -10,7 +10,6 @@
 
 #include "base/json_line.h"
 #include "base/text.h"
-#include "base/utf8.h"
 #include "cli/command.h"
 #include "cli/run/demonstrations.h"
 #include "cli/run/dry_run.h"
@@ -19,6 +18,7 @@
 #include "cli/run/run_dir.h"
 #include "cli/run/run_end.h"
 #include "cli/run/run_inputs.h"
+#include "cli/run/run_start.h"
 #include "cli/run/run_view.h"
 #include "cli/run/search_progress.h"
 #include "cli/run/stop_signals.h"
@@ -29,39 +29,23 @@
 #include "hosts/launcher.h"
 #include "hosts/take_over.h"
 #include "kernels/stream.h"
-#include "model/transformer.h"
 #include "model/weights.h"
 #include "rollout/books/alarms.h"
 #include "rollout/coordinator.h"
 #include "run/checks.h"
-#include "run/devices.h"
 #include "run/disk.h"
-#include "run/effects.h"
 #include "run/env_hosts.h"
-#include "run/memory.h"
-#include "run/read_config.h"
 #include "run/resume.h"
 #include "run/rewards.h"
 #include "run/run_step.h"
-#include "run/search.h"
 #include "run/standby.h"
 #include "run/supervisor.h"
 #include "run/tasks.h"
 #include "standby/record.h"
-#include "trainer/torch/function_loader.h"
 
 namespace tandem::cli {
 
 namespace {
-
-struct RunOptions {
-  std::string config;
-  std::vector<std::string> overrides;
-  std::string run_dir;
-  std::string take_over;  // a copy of a run, which goes on in it
-  bool accept_loss = false;
-  bool resume = false, resume_or_start = false, dry_run = false, json = false;
-};
 
 // Memory of a process of each role that hosts are given, as far as it is known beforehand.
 hosts::Needs needs_of(const run::RunConfig& config, const Json& memory) {
@@ -71,18 +55,6 @@ hosts::Needs needs_of(const run::RunConfig& config, const Json& memory) {
   if (!needs.empty())
     needs[wire::Role::kEnv] = static_cast<uint64_t>(config.env.read_cache_mb + config.env.beginnings_mb) << 20;
   return needs;
-}
-
-// The key of the hosts, before it is used.
-Status check_key(const fs::path& key) {
-  std::error_code error;
-  if (fs::exists(key, error)) {
-    TRY(wire::Secret::read(key));
-    return {};
-  }
-  return Status::invalid(fmt::format("{}: there is no such file", key.string()))
-      .at("run.key")
-      .hint("`tandem host --key FILE` makes it on a host; copy it here");
 }
 
 // On this machine, or on the hosts that the config names.
@@ -125,217 +97,116 @@ void sweep(const fs::path& run_dir, const run::RunLayout& layout) {
   for (const auto& line : run::Supervisor::sweep(run_dir, layout)) fmt::print(stderr, "swept: {}\n", line);
 }
 
-// `failure_recorded`: failure.json says it already.
-Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
-  run::RunConfig config;
-  Schema schema = schema_of(config);
-  schema.known_elsewhere(keys_of_all_configs());
-  const bool may_go_on = options.resume || options.resume_or_start;
-  TRY(run::read_config(options.config, options.overrides, schema, config, may_go_on));
-  if (auto& lock = config.env.packages.lock; !lock.empty()) lock = fs::absolute(lock).lexically_normal().string();
-  for (const std::string& note : run::without_effect(config, schema)) fmt::print(stderr, "warning: {}\n", note);
-  const std::string stem = fs::path(options.config).stem();
-  fs::path run_dir = options.run_dir;
-  bool is_new = false;  // a name of our own, which nobody else gets once it is made
-  if (run_dir.empty()) {
-    std::optional<fs::path> before;
-    if (options.resume) before = TRY(newest_run(config.run.dir, stem));
-    if (options.resume_or_start) before = newest_open_run(config.run.dir, stem);
-    if (before) fmt::print(stderr, "going on with {}\n", before->string());
-    is_new = !before;
-    run_dir = before ? *before : free_run_dir(config.run.dir, stem);
+// The run directory, which is ours from here on, with what the run began with; checked before what is asked for is
+// kept, so that a start that is refused leaves the values as they were.
+Status open_folder(const RunOptions& options, RunStart& start, const Clock& clock) {
+  const run::RunConfig& config = start.config;
+  if (!start.claim) {
+    if (start.has_new_name) start.run_dir = TRY(make_run_dir(config.run.dir, start.stem));
+    start.claim = TRY(run::claim_run_dir(start.run_dir));
+    if (fs::exists(start.run_dir / "config.resolved.json"))
+      return Status::invalid(fmt::format("{} has just been taken by another run", start.run_dir.string()));
   }
-  if (!is_valid_utf8(run_dir.native()))
-    return fail(Status::invalid("the name of the run directory is not UTF-8, as its files must write it"));
-  std::optional<FolderLock> claim;  // of the run directory
-  if (!is_new && fs::exists(run_dir)) {
-    claim = TRY(run::claim_run_dir(run_dir));
-    TRY(run::check_run_files(run_dir));
-    TRY(hosts::check_is_no_copy(run_dir));
+  if (start.exists && fs::exists(start.run_dir / "model" / "config.json")) {
+    const uint64_t reserve = TRY(growth_of(config, start.run_dir / "model")).reserve();
+    TRY(run::DiskWatch(start.run_dir, TRY(run::disk_limit_of(config)), reserve, clock).room());
   }
-  const bool exists = !is_new && fs::exists(run_dir / "config.resolved.json");
-  if (exists && !options.resume && !options.resume_or_start) {
-    return fail(Status::invalid(fmt::format("{} holds a run already", run_dir.string()))
-                    .hint("go on with it by --resume, or choose another --run-dir"));
-  }
-  if (!exists && options.resume)
-    return fail(Status::invalid(fmt::format("{} holds no run to resume", run_dir.string())));
-  std::set<std::string> given = run::given_keys(schema);
-  std::vector<run::ConfigChange> changes;
-  run::RunConfig recorded = config;
-  if (exists) {
-    const run::RecordedConfig before = TRY(run::read_recorded(run_dir));
-    run::ResumedConfig resumed = TRY(run::resume_config(before, config, schema, run_dir));
-    recorded = before.config;
-    given = std::move(resumed.given);
-    changes = std::move(resumed.changes);
-    config = std::move(resumed.config);
-    TRY(run::check(config));
-  }
-  const SystemClock clock;
-  const auto show = [&](const Json& summary) {
-    if (options.json)
-      fmt::print("{}\n", dump_json_line(summary));
-    else
-      print_result(run_dir, summary, config.run.steps);
-  };
-  if (exists) {
-    const auto ledger = TRY(rollout::read_books(run_dir, [&] { return run::plan_of(recorded, run_dir); }));
-    config.run.steps = std::max(config.run.steps, ledger.plan().steps);  // killed before the config was written
-    if (ledger.finished() && config.run.steps == ledger.plan().steps) {
-      if (!changes.empty()) {
-        return fail(Status::invalid(fmt::format("{} cannot change: {} is done", changes.front().key, run_dir.string()))
-                        .hint(fmt::format("run.steps above {} makes it go on", ledger.plan().steps)));
-      }
-      fmt::print(stderr, "{} is done already\n", run_dir.string());
-      // As where it was killed after its last step.
-      if (const auto layout = run::RunLayout::open(run_dir)) sweep(run_dir, *layout);
-      Tensorboard tensorboard(run_dir, clock);
-      show(TRY(conclude(run_dir, config, tensorboard)));
-      return kDone;
-    }
-  }
-  for (const auto& [key, before, after] : changes)
-    fmt::print(stderr, "{}: {} -> {}\n", key, dump_json(before), dump_json(after));
-  // A step of another run was copied when this one began, and may be there no more.
-  run::RunConfig checked = config;
-  if (exists && fs::exists(run_dir / "model" / "config.json") && !run::is_tiny(config.model.path))
-    checked.model.path = (run_dir / "model").string();
-  if (exists && fs::exists(run_dir / "teacher" / "config.json") && !config.algorithm.teacher.path.empty())
-    checked.algorithm.teacher.path = (run_dir / "teacher").string();
-  if (!exists) TRY(run::check_at_places(config, schema));
-  TRY(run::check_inputs(checked));
-  if (!exists) TRY(check_demonstrations(checked));
-  TRY(trainer::load_functions(TRY(run::algorithm_of(config))));
-  if (!config.run.hosts.empty()) TRY(check_key(config.run.key));
-  std::optional<envs::TaskSet> tasks;
-  if (!config.tasks.path.empty())
-    tasks = TRY(exists ? run::read_recorded_tasks(config, run_dir) : run::read_task_set(config));
-  const auto encoder = TRY(run::encoder_of(config));
-  config.env.encoder = encoder ? encoder->string() : "";
-  const bool tiny = run::is_tiny(config.model.path);
-  if (tiny) TRY(tiny_settings(config));
-  if (tiny && !exists) TRY(check_tiny_adapter(config));
-  const Json memory =
-      tiny ? Json::object()
-           : TRY(run::memory_of(checked, TRY(model::read_config(TRY(run::model_to_check(checked.model.path))))));
-  const run::Topology topology = TRY(run::topology_of(config));
-  TRY(run::find_devices(config));
-  const auto memory_needed = run::memory_need_here(memory, topology);
-  const auto memory_here = memory_room();
-  const auto memory_lack = run::memory_warning_of(memory_needed, memory_here, address_space_limit());
-  if (!memory_lack.empty()) fmt::print(stderr, "warning: {}\n", memory_lack);
-  const auto growth_of = [&](const fs::path& directory) -> Result<run::DiskGrowth> {
-    return run::disk_growth_of(config, TRY(model::read_config(directory)));
-  };
-  if (options.dry_run) {
-    std::optional<run::DiskGrowth> growth;
-    if (!tiny) growth = TRY(growth_of(TRY(run::model_to_check(checked.model.path))));
-    TRY(print_dry_run({.config = config,
-                       .schema = schema,
-                       .topology = topology,
-                       .tasks = tasks ? describe(config, *tasks) : run::describe_kinds(config),
-                       .memory = memory,
-                       .memory_needed = memory_needed,
-                       .memory_here = memory_here,
-                       .memory_lack = memory_lack,
-                       .growth = growth},
-                      options.json));
-    return kDone;
-  }
+  if (!start.exists && !options.config.empty())
+    TRY(write_file(start.run_dir / "config.yaml", TRY(read_file(options.config, 1 << 20))));
+  if (start.tasks && !start.exists) TRY(run::record_tasks(config, *start.tasks, start.run_dir));
+  return {};
+}
 
-  if (!claim) {
-    if (is_new) run_dir = TRY(make_run_dir(config.run.dir, stem));
-    claim = TRY(run::claim_run_dir(run_dir));
-    if (fs::exists(run_dir / "config.resolved.json"))
-      return fail(Status::invalid(fmt::format("{} has just been taken by another run", run_dir.string())));
-  }
-  // Before what is asked for is kept: a start that is refused leaves the values as they were.
-  if (exists && fs::exists(run_dir / "model" / "config.json")) {
-    const uint64_t reserve = TRY(growth_of(run_dir / "model")).reserve();
-    TRY(run::DiskWatch(run_dir, TRY(run::disk_limit_of(config)), reserve, clock).room());
-  }
-  if (!exists && !options.config.empty())
-    TRY(write_file(run_dir / "config.yaml", TRY(read_file(options.config, 1 << 20))));
-  if (tasks && !exists) TRY(run::record_tasks(config, *tasks, run_dir));
-  int attempt = 1;
-  while (fs::exists(run_dir / "logs" / fmt::format("attempt_{}", attempt))) ++attempt;
-  const auto layout = TRY(run::RunLayout::establish(run_dir));
+Result<Launching> launching_of(const RunStart& start, const run::RunLayout& layout, const Clock& clock) {
   Launching launching;
-  if (!config.run.hosts.empty()) {
-    launching.hosts = std::make_unique<hosts::HostLauncher>(
-        hosts::LauncherSettings{.run_dir = fs::absolute(run_dir),
-                                .config = config,
-                                .topology = topology,
-                                .layout = layout,
-                                .version = TANDEM_VERSION,
-                                .numerics_id = TRY(kernels::Stream::cpu(1)).numerics_id(config.model.weights),
-                                .needs = needs_of(config, memory),
-                                .holder = holder_of(run_dir)},
-        clock);
-  }
-  run::Supervisor supervisor(run_dir, config, topology, layout, launching.launcher(), clock, attempt);
-  sweep(run_dir, layout);
-  // Of a run that goes on the log first: what it says is what the run does, and a log of format 1 means what the config
-  // said until now.
-  const rollout::RunTerms before{TRY(run::plan_of(recorded, run_dir)), run::flat(recorded)};
-  if (!exists) TRY(run::write_recorded(run_dir, config, given));
-  TRY(rollout::record_terms(run_dir, before, {TRY(run::plan_of(config, run_dir)), run::flat(config)}));
-  if (exists) TRY(run::write_recorded(run_dir, config, given));
-  TRY(record_profile(run_dir, TRY(run::profile_of(config))));
-  TRY(run::record_rewards(config, run_dir));
-  TRY(run::greet_env_hosts(config, run_dir));
-  if (tasks) fmt::print(stderr, "{}\n", describe(config, *tasks));
-  if (tasks) TRY(prepare_bases(tasks->tasks()));
-  TRY(provide_model(config, run_dir));
-  if (const Status taught = provide_teacher(config, run_dir); !taught)
-    return fail(Status(taught).at("algorithm.teacher.path"));
-  TRY(provide_demonstrations(config, run_dir));
-  run::DiskWatch disk(run_dir, TRY(run::disk_limit_of(config)), TRY(growth_of(run_dir / "model")).reserve(), clock);
-  TRY(disk.room());
-  if (encoder) {
-    const auto files = tasks ? std::span<const envs::Task>(tasks->tasks()) : std::span<const envs::Task>();
-    TRY(prepare_search(*encoder, files, run_dir));
-  }
-  const auto standby =
-      TRY(run::replicator_of(config, layout, run_dir, {wire::Role::kSupervisor, 0}, static_cast<uint64_t>(attempt)));
-  // Before other hosts are asked: one that is not there must not hide who has the run now.
-  if (exists && standby) TRY(standby->meet(kStandbyPatience));
+  const run::RunConfig& config = start.config;
+  if (config.run.hosts.empty()) return launching;
+  launching.hosts = std::make_unique<hosts::HostLauncher>(
+      hosts::LauncherSettings{.run_dir = fs::absolute(start.run_dir),
+                              .config = config,
+                              .topology = start.topology,
+                              .layout = layout,
+                              .version = TANDEM_VERSION,
+                              .numerics_id = TRY(kernels::Stream::cpu(1)).numerics_id(config.model.weights),
+                              .needs = needs_of(config, start.memory),
+                              .holder = holder_of(start.run_dir)},
+      clock);
+  return launching;
+}
+
+// Of a run that goes on the log first: what it says is what the run does, and a log of format 1 means what the config
+// said until now.
+Status record_plan(const RunStart& start) {
+  const fs::path& run_dir = start.run_dir;
+  const rollout::RunTerms before{TRY(run::plan_of(start.recorded, run_dir)), run::flat(start.recorded)};
+  if (!start.exists) TRY(run::write_recorded(run_dir, start.config, start.given));
+  TRY(rollout::record_terms(run_dir, before, {TRY(run::plan_of(start.config, run_dir)), run::flat(start.config)}));
+  if (start.exists) TRY(run::write_recorded(run_dir, start.config, start.given));
+  TRY(record_profile(run_dir, TRY(run::profile_of(start.config))));
+  TRY(run::record_rewards(start.config, run_dir));
+  return run::greet_env_hosts(start.config, run_dir);
+}
+
+// What roles read in the run directory: bases of tasks, models, demonstrations.
+Status provide_inputs(const RunStart& start) {
+  if (start.tasks) fmt::print(stderr, "{}\n", describe(start.config, *start.tasks));
+  if (start.tasks) TRY(prepare_bases(start.tasks->tasks()));
+  TRY(provide_model(start.config, start.run_dir));
+  if (const Status taught = provide_teacher(start.config, start.run_dir); !taught)
+    return Status(taught).at("algorithm.teacher.path");
+  return provide_demonstrations(start.config, start.run_dir);
+}
+
+// Standby and hosts, in this order: a host that is not there must not hide who has the run now.
+Status reach_others(const RunStart& start, const Launching& launching, standby::Replicator* standby) {
+  const auto say = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
+  if (start.exists && standby != nullptr) TRY(standby->meet(kStandbyPatience));
   if (launching.hosts) {
-    const Status prepared = launching.hosts->prepare([](const std::string& line) { fmt::print(stderr, "{}\n", line); });
+    const Status prepared = launching.hosts->prepare(say);
     // A standby that was only slow may still tell who has the run, which is why the others are not there.
-    if (!prepared && exists && standby) TRY(standby->meet(kStandbyLongPatience));
+    if (!prepared && start.exists && standby != nullptr) TRY(standby->meet(kStandbyLongPatience));
     TRY(prepared);
   }
+  return standby == nullptr ? Status() : hosts::copy_run(start.config, start.run_dir, *standby, say);
+}
 
-  if (standby)
-    TRY(hosts::copy_run(config, run_dir, *standby, [](const std::string& line) { fmt::print(stderr, "{}\n", line); }));
-
-  fmt::print(stderr, "run {}\n", run_dir.string());
-  if (launching.hosts) fmt::print(stderr, "more hosts may join at {}\n", launching.hosts->desk());
-  std::error_code ignored;
-  fs::remove(run_dir / "failure.json", ignored);  // of an earlier attempt
-  keep_signals();
-  TRY(supervisor.start());
-
-  std::atomic<bool> floors_cancelled{false};
-  std::jthread floors;
-  if (config.tasks.floors && config.tasks.heldout > 0 && !fs::exists(run_dir / "floors.json")) {
-    floors = std::jthread([&] {
-      auto backend = envs::start_sandboxes(run_dir.string(), config.env.sandbox, config.env.engine);
+// Plays the scripted baselines beside the run; ends when it does.
+class FloorsBeside {
+ public:
+  explicit FloorsBeside(const RunStart& start) {
+    if (!start.config.tasks.floors || start.config.tasks.heldout <= 0) return;
+    if (fs::exists(start.run_dir / "floors.json")) return;
+    thread_ = std::jthread([this, &start] {
+      auto backend = envs::start_sandboxes(start.run_dir.string(), start.config.env.sandbox, start.config.env.engine);
       if (!backend) return;
       const envs::MakeTask make_task =
-          tasks ? envs::MakeTask([&](const envs::TaskSpec& spec) { return tasks->task(spec); }) : envs::make_task;
-      const Json rates = play_floors(run::heldout_specs(config, tasks), make_task, **backend, floors_cancelled);
-      if (!floors_cancelled) (void)write_file(run_dir / "floors.json", rates.dump(2) + "\n");
+          start.tasks ? envs::MakeTask([&](const envs::TaskSpec& spec) { return start.tasks->task(spec); })
+                      : envs::make_task;
+      const Json rates = play_floors(run::heldout_specs(start.config, start.tasks), make_task, **backend, cancelled_);
+      if (!cancelled_) (void)write_file(start.run_dir / "floors.json", rates.dump(2) + "\n");
     });
   }
+  ~FloorsBeside() { end(); }
+  void end() {
+    cancelled_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
 
+ private:
+  std::atomic<bool> cancelled_{false};
+  std::jthread thread_;
+};
+
+// Shows the run until its last process has ended. True where it was taken over by another machine.
+bool watch(RunStart& start, Launching& launching, standby::Replicator* standby, run::Supervisor& supervisor,
+           run::DiskWatch& disk, Tensorboard& tensorboard, const Clock& clock) {
   size_t shown_notes = 0;
-  Screen screen(run_dir, clock);
-  Tensorboard tensorboard(run_dir, clock);
-  dashboard::MetricsFollower alarms(run_dir);
-  if (exists) (void)alarms.next();  // what an earlier attempt said
+  Screen screen(start.run_dir, clock);
+  dashboard::MetricsFollower alarms(start.run_dir);
+  if (start.exists) (void)alarms.next();  // what an earlier attempt said
+  const auto show = [&] {
+    for (; shown_notes < supervisor.notes().size(); ++shown_notes) screen.note(supervisor.notes()[shown_notes]);
+  };
   const auto show_alarms = [&] {
     for (const Json& line : alarms.next()) {
       for (const Json& alarm : line.value("alarms", Json::array()))
@@ -344,8 +215,8 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
   };
   bool is_taken_over = false;
   while (supervisor.turn()) {
-    if (const Status lost = claim->check(); !lost.ok()) supervisor.lose_directory(lost.message());
-    if (const std::string taken = taken_over(launching, standby.get()); !taken.empty() && !is_taken_over) {
+    if (const Status lost = start.claim->check(); !lost.ok()) supervisor.lose_directory(lost.message());
+    if (const std::string taken = taken_over(launching, standby); !taken.empty() && !is_taken_over) {
       is_taken_over = true;
       supervisor.lose_directory(taken);
     }
@@ -353,21 +224,94 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
       screen.note(disk.why().message());
       supervisor.interrupt({run::Supervision::Interrupted::By::kScheduler});
     }
-    if (standby) {
+    if (standby != nullptr) {
       for (std::string& line : standby->news()) supervisor.note(std::move(line));
     }
     while (const auto interrupt = next_interrupt()) supervisor.interrupt(*interrupt);
-    for (; shown_notes < supervisor.notes().size(); ++shown_notes) screen.note(supervisor.notes()[shown_notes]);
+    show();
     screen.show(supervisor.report());
     show_alarms();
     tensorboard.follow();
   }
-  for (; shown_notes < supervisor.notes().size(); ++shown_notes) screen.note(supervisor.notes()[shown_notes]);
+  show();
   show_alarms();
   screen.wipe();
+  return is_taken_over;
+}
+
+Status print_plan(const RunOptions& options, const RunStart& start) {
+  std::optional<run::DiskGrowth> growth;
+  if (!start.is_tiny) growth = TRY(growth_of(start.config, TRY(run::model_to_check(start.checked.model.path))));
+  return print_dry_run({.config = start.config,
+                        .schema = start.schema,
+                        .topology = start.topology,
+                        .tasks = start.tasks ? describe(start.config, *start.tasks) : run::describe_kinds(start.config),
+                        .memory = start.memory,
+                        .memory_needed = start.memory_needed,
+                        .memory_here = start.memory_here,
+                        .memory_lack = start.memory_lack,
+                        .growth = growth},
+                       options.json);
+}
+
+// `failure_recorded`: failure.json says it already.
+Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
+  const SystemClock clock;
+  RunStart start;
+  const run::RunConfig& config = start.config;
+  const fs::path& run_dir = start.run_dir;
+  const auto show = [&](const Json& summary) {
+    if (options.json)
+      fmt::print("{}\n", dump_json_line(summary));
+    else
+      print_result(run_dir, summary, config.run.steps);
+  };
+  TRY(find_run(options, start));
+  if (TRY(is_done(start))) {
+    fmt::print(stderr, "{} is done already\n", run_dir.string());
+    // As where it was killed after its last step.
+    if (const auto layout = run::RunLayout::open(run_dir)) sweep(run_dir, *layout);
+    Tensorboard tensorboard(run_dir, clock);
+    show(TRY(conclude(run_dir, config, tensorboard)));
+    return kDone;
+  }
+  TRY(check_start(start));
+  if (options.dry_run) {
+    TRY(print_plan(options, start));
+    return kDone;
+  }
+
+  TRY(open_folder(options, start, clock));
+  int attempt = 1;
+  while (fs::exists(run_dir / "logs" / fmt::format("attempt_{}", attempt))) ++attempt;
+  const auto layout = TRY(run::RunLayout::establish(run_dir));
+  Launching launching = TRY(launching_of(start, layout, clock));
+  run::Supervisor supervisor(run_dir, config, start.topology, layout, launching.launcher(), clock, attempt);
+  sweep(run_dir, layout);
+  TRY(record_plan(start));
+  TRY(provide_inputs(start));
+  const uint64_t reserve = TRY(growth_of(config, run_dir / "model")).reserve();
+  run::DiskWatch disk(run_dir, TRY(run::disk_limit_of(config)), reserve, clock);
+  TRY(disk.room());
+  if (start.encoder) {
+    const auto files = start.tasks ? std::span<const envs::Task>(start.tasks->tasks()) : std::span<const envs::Task>();
+    TRY(prepare_search(*start.encoder, files, run_dir));
+  }
+  const auto standby =
+      TRY(run::replicator_of(config, layout, run_dir, {wire::Role::kSupervisor, 0}, static_cast<uint64_t>(attempt)));
+  TRY(reach_others(start, launching, standby.get()));
+
+  fmt::print(stderr, "run {}\n", run_dir.string());
+  if (launching.hosts) fmt::print(stderr, "more hosts may join at {}\n", launching.hosts->desk());
+  std::error_code ignored;
+  fs::remove(run_dir / "failure.json", ignored);  // of an earlier attempt
+  keep_signals();
+  TRY(supervisor.start());
+  FloorsBeside floors(start);
+  Tensorboard tensorboard(run_dir, clock);
+  const bool is_taken_over = watch(start, launching, standby.get(), supervisor, disk, tensorboard, clock);
   run::leave_env_hosts(config, run_dir);
-  floors_cancelled = true;
-  if (floors.joinable()) floors.join();
+  floors.end();
 
   if (is_taken_over) {
     return fail(Status::unfit(supervisor.failure())
