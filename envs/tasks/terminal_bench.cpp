@@ -142,7 +142,7 @@ class TerminalBenchReader {
     check.folders = {"tandem-tests"};
     check.tests.emplace();
     check.verifier = "run-tests.sh";
-    auto exports = environment_ + exports_of(build);
+    auto exports = exports_of(build) + environment_;
     if (task_.image.empty()) exports = test_environment(exports, build, (folder_ / "Dockerfile").string(), mistakes_);
     check.commands = {{.command = std::string(kMakeLogs) +
                                   " && cp -a tandem-tests/. /tests/ && rm -rf tandem-tests && { " + exports +
