@@ -51,5 +51,21 @@ TEST_F(HarborStart, the_folder_of_task_toml_goes_before_WORKDIR) {
   }
 }
 
+TEST_F(HarborStart, without_a_dockerfile_is_one_mistake) {
+  const auto error = only_task(scratch_.path / "t").error().message();
+  EXPECT_THAT(error, HasSubstr("environment/Dockerfile: No such file"));
+  EXPECT_THAT(error, testing::Not(HasSubstr("WORKDIR")));
+  EXPECT_EQ(error.find("environment/Dockerfile"), error.rfind("environment/Dockerfile")) << error;
+}
+
+TEST_F(HarborStart, a_solution_with_line_ends_of_windows_is_named) {
+  scratch_.put("t/tests/test.sh",
+               "test -e /app/out && echo 1 > /logs/verifier/reward.txt || echo 0 > "
+               "/logs/verifier/reward.txt\n");
+  scratch_.put("t/solution/solve.sh", "set -e\r\necho 1 > /app/out\r\n");
+  EXPECT_THAT(validate(*task_of(kBeginsInApp), *backend_, 1).findings,
+              testing::Contains(HasSubstr("solve.sh has line ends of Windows (CRLF)")));
+}
+
 }  // namespace
 }  // namespace tandem::envs
