@@ -127,7 +127,7 @@ class HarborReader {
     if (recipes_ == Recipes::kBuilt && task_.image.empty())
       task_.image = built_image_by(folder_ / "environment", composed, mistakes_);
     // An image was built from the Dockerfile beside it, if there is one.
-    auto build = task_.image.empty()
+    auto build = task_.image.empty() && recipes_ == Recipes::kFollowed
                      ? read_dockerfile(folder_ / "environment", workdir, kHiddenOfHarbor, mistakes_, composed.inputs)
                      : Build{.workdir = workdir};
     begin_in(build, environment_, {"/tests", "/logs", "/solution"}, (folder_ / "environment" / "Dockerfile").string(),

@@ -51,7 +51,7 @@ class TerminalBenchReader {
     const std::string workdir = composed.inputs.workdir.empty() ? "/workspace" : composed.inputs.workdir;
     environment_ += "export TEST_DIR=/tests; ";
     if (recipes_ == Recipes::kBuilt) task_.image = built_image_by(folder_, composed, mistakes_);
-    const auto build = task_.image.empty()
+    const auto build = task_.image.empty() && recipes_ == Recipes::kFollowed
                            ? read_dockerfile(folder_, workdir, hidden_of_terminal_bench(), mistakes_, composed.inputs)
                            : Build{.workdir = workdir};
     begin_in(build, environment_, {"/tests", "/logs", "/oracle"}, (folder_ / "Dockerfile").string(), task_, mistakes_);

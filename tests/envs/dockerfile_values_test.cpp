@@ -51,6 +51,40 @@ TEST_F(Dockerfile, values_of_ENV_are_not_run_by_a_shell) {
             "1x|1y|$(a)`b`|/tmp/home\n");
 }
 
+TEST_F(Dockerfile, values_of_env_are_read_as_docker_reads_them) {
+  EXPECT_EQ(
+      run("FROM x\nWORKDIR /app\nENV A=0\nENV A=1 B=\"two words\" C=three\\ w D=a\"b c\"'d e' E='$A' F=\\$A G=\"say "
+          "\\\"$A\\\"\"\nENV H five "
+          "six\n",
+          "echo \"$A|$B|$C|$D|$E|$F|$G|$H\""),
+      "1|two words|three w|ab cd e|$A|$A|say \"0\"|five six\n");
+}
+
+TEST_F(Dockerfile, variables_are_those_of_their_place_in_the_file) {
+  EXPECT_EQ(run("ARG V=1\nARG W=2\nFROM x\nARG W\nWORKDIR /app\nENV A=1\nRUN echo \"$A,${B-},${V-},$W\" > f\nENV A=2 "
+                "B=$A\nRUN echo $A,$B >> f\n",
+                "cat f; echo $A,$B"),
+            "1,,,2\n2,1\n2,1\n");
+}
+
+TEST_F(Dockerfile, a_value_of_env_may_name_an_argument_and_goes_before_one_of_its_name) {
+  EXPECT_EQ(run("FROM x\nARG V=1.2\nARG H=/app S='a$b \"c\"'\nENV A=$V\nENV H=${H} D=$H/data\n"
+                "ENV V=$V E=${N:+set} P=${Q:-$A}/${V} S2=$S\nARG A=no\nWORKDIR $H\n"
+                "RUN echo \"$A|$H|$D|$V|$E|$P|$S2\" > f\n",
+                "cat f; echo \"$A|$H|$D|$V|$E|$P|$S2\""),
+            "1.2|/app|/app/data|1.2||1.2/1.2|a$b \"c\"\n1.2|/app|/app/data|1.2||1.2/1.2|a$b \"c\"\n");
+  EXPECT_THAT(run("FROM x\nWORKDIR /app\nENV A=\"${B:?must be set}\"\n", "true"),
+              HasSubstr("Dockerfile:3: ENV: B is not set: must be set"));
+}
+
+TEST_F(Dockerfile, echo_reads_letters_behind_a_backslash_where_the_image_has_dash) {
+  const std::string lines = "\nWORKDIR /app\nRUN echo 'a\\nb' > f && echo \"c\\td\" >> f\n";
+  EXPECT_EQ(run("FROM python:3.12-slim" + lines, "cat f"), "a\nb\nc\td\n");
+  EXPECT_EQ(run("FROM alpine:3" + lines, "cat f"), "a\\nb\nc\\td\n");
+  EXPECT_EQ(run("FROM debian\nSHELL [\"/bin/bash\", \"-c\"]" + lines, "cat f"), "a\\nb\nc\\td\n");
+  EXPECT_EQ(run("FROM debian\nWORKDIR /app\nRUN bash -c \"echo 'a\\nb' > f\"\n", "cat f"), "a\\nb\n");
+}
+
 TEST_F(Dockerfile, the_old_form_of_ENV_takes_quotes_off) {
   EXPECT_EQ(run(kInApp + "ENV X \"a  b\" c=d\nENV Y '$X'\nENV Z $X \\$X\n", "echo \"$X|$Y|$Z\""),
             "a  b c=d|$X|a  b c=d $X\n");
