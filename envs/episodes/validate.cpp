@@ -35,6 +35,21 @@ bool has_use_for(Cheat cheat, const Task& task) {
   return false;
 }
 
+// The first script of a solution with line ends that bash stumbles over; "" where none has.
+std::string windows_script_of(const Task& task) {
+  const auto found_in = [](const Solution& solution) -> std::string {
+    for (const auto& [path, content] : solution.files) {
+      if (path.ends_with(".sh") && content.find("\r\n") != std::string::npos) return path.substr(path.rfind('/') + 1);
+    }
+    return "";
+  };
+  auto found = found_in(task.solution);
+  for (const auto& step : task.steps) {
+    if (found.empty()) found = found_in(step.solution);
+  }
+  return found;
+}
+
 // Attempts of one task, until one of them cannot be made.
 class Trial {
  public:
@@ -46,7 +61,11 @@ class Trial {
     for (int i = 0; i < validation_.repeats && validation_.findings.empty(); ++i) {
       const auto grade = TRY(graded("the solution", play_solution(task_, backend_, options_)));
       if (grade && grade->reward != 1) {
-        found(fmt::format("the solution scores {}{}: {}", grade->reward, again(i), grade->why));
+        const auto windows = windows_script_of(task_);
+        found(fmt::format(
+            "the solution scores {}{}: {}{}", grade->reward, again(i), grade->why,
+            windows.empty() ? ""
+                            : fmt::format("; {} has line ends of Windows (CRLF), which bash does not read", windows)));
       }
     }
     // Of tests that give no verdict on the solution nothing else is to be had.

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "base/yaml.h"
 #include "envs/tasks/built_image.h"
+#include "envs/tasks/dockerfile_parts.h"
 #include "envs/tasks/references.h"
 #include "envs/tasks/toml_reader.h"
 #include "envs/tasks/yaml_reader.h"
@@ -163,9 +164,8 @@ class ComposeReader {
     const auto folder = without_variables(*text);
     if (!folder) return reader_.mistake(node, "working_dir: " + folder.error().message());
     if (!*folder || !(*folder)->starts_with('/')) return reader_.mistake(node, "working_dir must be an absolute path");
-    auto path = fs::path(**folder).lexically_normal().string();
-    if (path.size() > 1 && path.ends_with('/')) path.pop_back();
-    composed_.inputs.workdir = path;
+    composed_.inputs.workdir = absolute_path("/", **folder);
+    composed_.inputs.workdir_key = "docker-compose has working_dir";
   }
 
   void read_environment(const YAML::Node& node) {
@@ -174,7 +174,8 @@ class ComposeReader {
     });
   }
 
-  // Those that have a value: a name alone would be a variable of this machine, none of which reaches a sandbox.
+  // Those that have a value: a name alone would be a variable of this machine, none of which reaches a sandbox, or of
+  // .env.
   using Variable = std::function<void(const YAML::Node& at, const std::string& name, const std::string& value)>;
   void read_variables(const YAML::Node& node, const std::string& what, const Variable& take) {
     if (node.IsSequence()) {
@@ -182,15 +183,25 @@ class ComposeReader {
         const auto text = reader_.text(item, "an entry of " + what);
         if (!text) continue;
         const size_t equals = text->find('=');
-        if (equals != std::string::npos)
+        if (equals == std::string::npos)
+          refuse_name_alone(item, what, *text);
+        else
           read_variable(item, what, text->substr(0, equals), text->substr(equals + 1), take);
       }
       return;
     }
-    map(node, what, [&](const std::string& name, const YAML::Node&, const YAML::Node& value) {
-      if (value.IsNull()) return;
+    map(node, what, [&](const std::string& name, const YAML::Node& at, const YAML::Node& value) {
+      if (value.IsNull()) return refuse_name_alone(at, what, name);
       if (const auto text = reader_.text(value, what + ": " + name)) read_variable(value, what, name, *text, take);
     });
+  }
+
+  void refuse_name_alone(const YAML::Node& at, const std::string& what, const std::string& name) {
+    if (set_beside_.contains(name)) reader_.mistake(at, what + ": " + name + ": " + why_not_beside(name));
+  }
+
+  static std::string why_not_beside(const std::string& name) {
+    return fmt::format("{} is set in .env, which is not read here; write its value", name);
   }
 
   // A value without variables of this machine, none of which is set here. Nothing inside where the value is such a
@@ -202,12 +213,14 @@ class ComposeReader {
       return std::nullopt;
     });
     for (const std::string& name : names) {
-      if (set_beside_.contains(name))
-        return fail(Status::invalid(fmt::format("{} is set in .env, which is not read here; write its value", name)));
+      if (set_beside_.contains(name)) return fail(Status::invalid(why_not_beside(name)));
     }
     if (names.size() == 1 && (value == "${" + names[0] + "}" || value == "$" + names[0])) return std::nullopt;
-    if (!text)
-      return fail(Status::invalid(text.error().message() + "; variables of this machine do not reach a sandbox"));
+    if (!text) {
+      const auto why = text.error().message();
+      const bool is_wrong = why.starts_with("invalid interpolation");
+      return fail(Status::invalid(why + (is_wrong ? "" : "; variables of this machine do not reach a sandbox")));
+    }
     return std::optional(*text);
   }
 
@@ -238,9 +251,17 @@ class ComposeReader {
 
   void read_volumes(const YAML::Node& node) {
     for (const auto& volume : reader_.texts(node, "volumes")) {
-      const bool logs = volume.starts_with("${T_BENCH_") && volume.find("LOGS_PATH}:${") != std::string::npos;
-      if (!logs) reader_.mistake(node, "volumes: " + volume + " is not supported; COPY files by the Dockerfile");
+      if (!is_of_logs(volume))
+        reader_.mistake(node, "volumes: " + volume + " is not supported; COPY files by the Dockerfile");
     }
+  }
+
+  // "${T_BENCH_TASK_LOGS_PATH}:${T_BENCH_CONTAINER_LOGS_PATH}" and the like, with defaults or without.
+  static bool is_of_logs(std::string_view volume) {
+    const size_t middle = volume.find("}:${");
+    if (!volume.starts_with("${T_BENCH_") || middle == std::string_view::npos) return false;
+    const auto first = volume.substr(2, middle - 2);
+    return first.substr(0, first.find_first_of(":-")).ends_with("LOGS_PATH");
   }
 
   YamlReader reader_;

@@ -116,8 +116,9 @@ void begin_in(const Build& build, const std::string& environment, std::initializ
   task.files = build.files;
   task.programs = build.programs;
   task.setup = {std::string(kMakeLogs)};
-  if (!environment.empty()) task.setup.push_back(environment);
   task.setup.insert(task.setup.end(), build.steps.begin(), build.steps.end());
+  // What says how a container is started is unknown to its build, and goes before ENV.
+  if (!environment.empty()) task.setup.push_back(environment);
   const auto folder = shell_quoted(build.workdir);
   if (build.workdir != "/workspace") task.setup.push_back("mkdir -p " + folder + " && cd " + folder);
   for (const auto& package : build.packages) task.needs.push_back("package " + package);

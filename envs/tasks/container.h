@@ -21,7 +21,8 @@ inline constexpr std::string_view kMakeLogs = "mkdir -p /logs/verifier /logs/age
 inline constexpr std::array<std::string_view, 6> kHiddenOfHarbor = {"solution",  "tests",          "solve.sh",
                                                                     "task.toml", "instruction.md", "test.sh"};
 
-// Lets `task` begin as `build` says, in its WORKDIR, with the variables that `environment` exports. Each of `folders`
+// Lets `task` begin as `build` says, in its WORKDIR, with the variables that `environment` exports, in place of those
+// of ENV. Each of `folders`
 // ("/tests") leads to the one of its name in /tmp. A WORKDIR that cannot be a workspace is a mistake of `dockerfile`.
 void begin_in(const Build& build, const std::string& environment, std::initializer_list<std::string_view> folders,
               const std::string& dockerfile, Task& task, Mistakes& mistakes);

@@ -1,9 +1,11 @@
 #include "envs/tasks/docker_scope.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <optional>
 
 #include "base/text.h"
-#include "envs/tasks/references.h"
 #include "envs/tools/shell_words.h"
 
 namespace tandem::envs {
@@ -11,15 +13,30 @@ namespace tandem::envs {
 namespace {
 
 constexpr ReferenceRules kAtOnce = {.escape = '\\', .unset = Unset::kEmpty};
-constexpr ReferenceRules kByShell = {.escape = '\\', .unset = Unset::kKept};
+// Of docker_value.
+constexpr ReferenceRules kOfValue = {.escape = '\\', .unset = Unset::kEmpty, .escapes_itself = true};
+constexpr ReferenceRules kByShell = {.escape = '\\', .unset = Unset::kKept, .escapes_itself = true};
+
+// Of those that BuildKit sets for a build; nothing for other names.
+std::optional<std::string> value_of_platform(std::string_view name) {
+  if (name == "TARGETPLATFORM" || name == "BUILDPLATFORM") return "linux/" + machine_architecture();
+  if (name == "TARGETOS" || name == "BUILDOS") return "linux";
+  if (name == "TARGETARCH" || name == "BUILDARCH") return machine_architecture();
+  if (name == "TARGETVARIANT" || name == "BUILDVARIANT") return "";
+  return std::nullopt;
+}
 
 // As they stand: NAME=VALUE pairs, or NAME and VALUE with a space between. An ARG of the name alone has the value of
 // `before`, or none.
-DockerVariables pairs_of(const DockerInstruction& each, const auto& before) {
+Result<DockerVariables> pairs_of(const DockerInstruction& each, const auto& before) {
   DockerVariables pairs;
+  if (each.rest.empty()) return fail(Status::invalid("names no variable"));
+  const bool is_env = each.name == "ENV";
   const size_t equals = each.rest.find('='), space = each.rest.find_first_of(" \t");
-  if (each.name == "ENV" && space != std::string::npos && (equals == std::string::npos || space < equals)) {
-    pairs.emplace_back(each.rest.substr(0, space), trim(each.rest.substr(space)));
+  if (is_env && (equals == std::string::npos || space < equals)) {
+    if (space == std::string::npos) return fail(Status::invalid(each.rest + " has no value; write NAME=VALUE"));
+    auto value = trim(std::string_view(each.rest).substr(space));
+    pairs.emplace_back(each.rest.substr(0, space), TRY(docker_value(value, each.escape, true)));
     return pairs;
   }
   std::string_view rest = each.rest;
@@ -27,30 +44,33 @@ DockerVariables pairs_of(const DockerInstruction& each, const auto& before) {
     const size_t end_of_name = std::min(rest.find_first_of("= \t"), rest.size());
     const std::string name(rest.substr(0, end_of_name));
     rest.remove_prefix(end_of_name);
-    if (!rest.starts_with('=')) {
+    if (rest.starts_with('=')) {
+      rest.remove_prefix(1);
+      pairs.emplace_back(name, TRY(docker_value(rest, each.escape)));
+    } else if (is_env) {
+      return fail(Status::invalid(fmt::format("{} has no \"=\"; write NAME=VALUE, with quotes around spaces", name)));
+    } else {
       const auto known = before.find(name);
-      pairs.emplace_back(name, known == before.end() ? "" : known->second);
-      continue;
+      pairs.emplace_back(name,
+                         as_docker_value(known == before.end() ? value_of_platform(name).value_or("") : known->second));
     }
-    rest.remove_prefix(1);
-    pairs.emplace_back(name, docker_value(rest));
   }
   return pairs;
 }
 
 }  // namespace
 
-DockerVariables DockerScope::note(const DockerInstruction& each) {
-  DockerVariables pairs = pairs_of(each, before_from_);
+Result<DockerVariables> DockerScope::note(const DockerInstruction& each) {
+  DockerVariables pairs = TRY(pairs_of(each, before_from_));
   if (each.name == "ARG") {
     for (auto& [name, value] : pairs) {
-      if (const auto given = given_->find(name); given != given_->end()) value = given->second;
+      if (const auto given = given_->find(name); given != given_->end()) value = as_docker_value(given->second);
     }
   }
   // Values of one instruction know the variables as they were before it.
   Values values;
   for (auto& [name, value] : pairs) {
-    values[name] = expanded(value);
+    values[name] = TRY(replaced_by(value, kOfValue));
     if (has_begun_) value = without_arguments(value);
   }
   for (auto& [name, value] : values) {
@@ -73,8 +93,12 @@ const std::string* DockerScope::value_of(std::string_view name) const {
   return nullptr;
 }
 
-Result<std::string> DockerScope::replaced(std::string_view text) const {
-  return without_references(text, kAtOnce, [this](std::string_view name) {
+Result<std::string> DockerScope::replaced(std::string_view text) const { return replaced_by(text, kAtOnce); }
+
+std::string DockerScope::value(std::string_view noted) const { return replaced_by(noted, kOfValue).value_or(""); }
+
+Result<std::string> DockerScope::replaced_by(std::string_view text, const ReferenceRules& rules) const {
+  return without_references(text, rules, [this](std::string_view name) {
     const std::string* value = value_of(name);
     return value == nullptr ? std::nullopt : std::optional(*value);
   });

@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "envs/tasks/dockerfile_parts.h"
 #include "envs/tasks/dockerfile_text.h"
+#include "envs/tasks/references.h"
 
 namespace tandem::envs {
 
@@ -20,16 +21,18 @@ class DockerScope {
   // FROM: what ARG says before it is known to FROM, and to an ARG of the name alone behind it.
   void begin() { has_begun_ = true; }
 
-  // Of an ENV or ARG: NAME=VALUE pairs, or NAME and VALUE with a space between; of ARG the values need not be there.
-  // Values are returned as a shell shall read them that has what ENV has set, and no ARG: references to these are
-  // replaced.
-  DockerVariables note(const DockerInstruction& instruction);
+  // Of an ENV or ARG: NAME=VALUE pairs, or NAME and VALUE with a space between; of ARG the values need not be there,
+  // and those of BuildKit (TARGETARCH) are this machine's. Values are returned in the form of docker_value, for a shell
+  // that has what ENV has set, and no ARG: references to these are replaced. An error where Docker has one.
+  Result<DockerVariables> note(const DockerInstruction& instruction);
 
   // References replaced, by what ENV and ARG say; those to other variables are empty. An error where one cannot be
   // read.
   Result<std::string> replaced(std::string_view text) const;
   // The same; "" where one cannot be read.
   std::string expanded(std::string_view text) const { return replaced(text).value_or(""); }
+  // The same of a value that `note` returned.
+  std::string value(std::string_view noted) const;
 
   // Commands that export what ARG alone has set, for RUN.
   std::string exports() const;
@@ -43,6 +46,7 @@ class DockerScope {
 
  private:
   const std::string* value_of(std::string_view name) const;
+  Result<std::string> replaced_by(std::string_view text, const ReferenceRules& rules) const;
   std::string without_arguments(std::string_view text) const;
 
   using Values = std::map<std::string, std::string, std::less<>>;

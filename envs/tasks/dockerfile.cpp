@@ -10,6 +10,7 @@
 
 #include "base/text.h"
 #include "envs/tasks/docker_scope.h"
+#include "envs/tasks/docker_shell.h"
 #include "envs/tasks/dockerfile_parts.h"
 #include "envs/tasks/dockerfile_text.h"
 #include "envs/tasks/dockerignore.h"
@@ -24,13 +25,8 @@ namespace {
 constexpr std::string_view kSayNothing[] = {"LABEL",      "CMD",         "EXPOSE",     "MAINTAINER",
                                             "ENTRYPOINT", "HEALTHCHECK", "STOPSIGNAL", "USER"};
 
-constexpr std::string_view kHaveVariables[] = {"ADD", "ARG", "COPY", "ENV", "VOLUME", "WORKDIR"};
-
-std::string absolute_path(const std::string& folder, const std::string& path) {
-  auto joined = (path.starts_with('/') ? fs::path(path) : fs::path(folder) / path).lexically_normal().string();
-  if (joined.size() > 1 && joined.ends_with('/')) joined.pop_back();
-  return joined;
-}
+// ENV and ARG, which have them too, are read by their values.
+constexpr std::string_view kHaveVariables[] = {"ADD", "COPY", "VOLUME", "WORKDIR"};
 
 bool is_same_name(const std::string& a, const std::string& b) { return strcasecmp(a.c_str(), b.c_str()) == 0; }
 
@@ -44,21 +40,24 @@ class DockerfileReader {
         inputs_(inputs),
         mistakes_(mistakes),
         scope_(inputs.arguments) {
-    build_.workdir = inputs.workdir.empty() ? std::move(workdir) : inputs.workdir;
+    build_.workdir = std::move(workdir);
   }
 
   Build run(const std::string& text) {
     const auto instructions = docker_instructions(text);
     // The last folder is the workspace, so it must be known before anything is copied into it.
-    std::string at = build_.workdir;
+    bool has_workdir = false;
     for (const auto& each : instructions) {
       if (each.name == "FROM") scope_.begin();
-      if (each.name == "ENV" || each.name == "ARG") scope_.note(each);
-      if (each.name == "WORKDIR") build_.workdir = at = absolute_path(at, docker_unquoted(expanded(each.rest)));
+      if (each.name == "ENV" || each.name == "ARG") (void)scope_.note(each);
+      if (each.name != "WORKDIR") continue;
+      build_.workdir = absolute_path(build_.workdir, docker_unquoted(expanded(each.rest)));
+      has_workdir = true;
     }
+    if (!has_workdir && !inputs_.workdir.empty()) build_.workdir = inputs_.workdir;
+    folder_ = build_.workdir;
     begin_where_wanted();
     root_ = build_.root();
-    folder_ = build_.workdir;
     scope_ = DockerScope(inputs_.arguments);
     bool first = true;
     for (const auto& each : instructions) {
@@ -76,17 +75,19 @@ class DockerfileReader {
   }
 
  private:
-  // A folder within /workspace needs no other root.
+  // Of two folders the outer one is the workspace; a folder within /workspace needs no other.
   void begin_where_wanted() {
     const auto wanted = inputs_.workdir.empty() ? build_.workdir : inputs_.workdir;
     if (wanted == build_.workdir) return;
-    Build other{.workdir = wanted};
-    if (other.root() != build_.root()) {
+    const auto own = build_.root(), other = Build{.workdir = wanted}.root();
+    const auto lies_in = [](const std::string& a, const std::string& b) { return a == b || a.starts_with(b + "/"); };
+    if (!lies_in(own, other) && !lies_in(other, own)) {
       return mistakes_.add(file_, 0,
-                           fmt::format("the last WORKDIR is {}, docker-compose has working_dir {}; followed is "
-                                       "the same folder, or both in /workspace",
-                                       build_.workdir, wanted));
+                           fmt::format("the last WORKDIR is {}, {} {}; followed is the same folder, one within the "
+                                       "other, or both in /workspace",
+                                       build_.workdir, inputs_.workdir_key, wanted));
     }
+    build_.workspace = std::min(own, other);  // the shorter one is the beginning of the other
     build_.workdir = wanted;
   }
 
@@ -105,18 +106,20 @@ class DockerfileReader {
       const auto words = docker_words(each.rest).value_or(std::vector<std::string>());
       const bool is_named = words.size() > 2 && is_same_name(words[words.size() - 2], "as");
       stage_ = is_named ? words.back() : "";
-      is_dash_ = image_has_dash(each.rest);
+      shell_.begin(each.rest);
     } else if (each.name == "WORKDIR") {
       folder_ = absolute_path(folder_, docker_unquoted(expanded(each.rest)));
       if (!inside(folder_)) (void)add_folder(folder_);
     } else if (each.name == "COPY" || each.name == "ADD") {
       copy(each);
     } else if (each.name == "ENV") {
-      auto pairs = scope_.note(each);
+      const auto noted = scope_.note(each);
+      if (!noted) return refuse(each, noted.error().message());
+      auto pairs = *noted;
       // Values of one instruction know the variables as they were before it.
       if (names_itself(pairs)) std::reverse(pairs.begin(), pairs.end());
       for (const auto& [name, value] : pairs) {
-        const auto environment = name == "PATH" ? scope_.virtual_environment_on(expanded(value)) : "";
+        const auto environment = name == "PATH" ? scope_.virtual_environment_on(scope_.value(value)) : "";
         if (!environment.empty()) {
           refuse(each,
                  fmt::format("PATH leads to the Python of the virtual environment {}, which is not followed: tests "
@@ -126,7 +129,7 @@ class DockerfileReader {
         set(each, name, value);
       }
     } else if (each.name == "ARG") {
-      scope_.note(each);
+      if (const auto noted = scope_.note(each); !noted) refuse(each, noted.error().message());
     } else if (each.name == "RUN") {
       command(each);
     } else if (each.name == "VOLUME") {
@@ -137,10 +140,7 @@ class DockerfileReader {
           export_by("mkdir -p " + shell_quoted(word));  // empty ones are not carried over to tests
       }
     } else if (each.name == "SHELL") {
-      const auto words = docker_words(each.rest);
-      const bool is_shell = words && !words->empty() && words->at(0).ends_with("sh");
-      if (!is_shell) refuse(each, "commands run in bash here");
-      is_dash_ = is_shell && words->at(0).substr(words->at(0).rfind('/') + 1) == "sh";
+      if (const Status status = shell_.change(each.rest); !status) refuse(each, status.message());
     } else if (std::find(std::begin(kSayNothing), std::end(kSayNothing), each.name) == std::end(kSayNothing)) {
       refuse(each,
              "not supported; supported are FROM, ARG, WORKDIR, COPY, ADD, ENV, RUN, SHELL and VOLUME, and USER, CMD, "
@@ -323,54 +323,16 @@ class DockerfileReader {
     const auto fits = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
     if (name.empty() || !std::all_of(name.begin(), name.end(), fits))
       return refuse(each, "\"" + name + "\" is no name");
-    std::string quoted;
-    for (size_t i = 0; i < value.size(); ++i) {
-      const bool is_dollar = value[i] == '\\' && i + 1 < value.size() && value[i + 1] == '$';
-      if (!is_dollar && (value[i] == '"' || value[i] == '`' || value[i] == '\\')) quoted += '\\';
-      quoted += value[i];
-    }
-    export_by("export " + name + "=\"" + quoted + "\"");
+    export_by("export " + name + "=" + quoted_for_bash(value));
   }
 
   // ---- RUN ----
 
-  // Its echo reads \n and the like, where that of bash does not.
-  bool runs_in_dash(const DockerInstruction& each) const {
-    if (each.rest.starts_with("<<") && each.texts.size() == 1) {
-      const auto& script = each.texts[0].content;
-      return script.starts_with("#!") ? script.substr(0, script.find('\n')).ends_with("/sh") : is_dash_;
-    }
-    const auto words = docker_words(each.rest);
-    const auto program = words && !words->empty() ? words->at(0).substr(words->at(0).rfind('/') + 1) : "";
-    if (program == "bash") return false;
-    return program == "sh" || program == "dash" ? true : is_dash_ && !each.rest.starts_with('[');
-  }
-
   void command(const DockerInstruction& each) {
-    auto command = each.rest;
-    while (command.starts_with("--")) {
-      const size_t end = std::min(command.find_first_of(" \t"), command.size());
-      const auto flag = command.substr(0, end);
-      const bool silent = flag.starts_with("--mount=type=cache") || flag.starts_with("--mount=type=tmpfs");
-      if (!silent) return refuse(each, flag + " is not supported");
-      command = std::string(trim(command.substr(end)));
-    }
-    if (command.starts_with('[')) {
-      const auto words = docker_words(command);
-      if (!words) return refuse(each, "is neither a command nor a list of words");
-      command.clear();
-      for (const auto& word : *words) command += (command.empty() ? "" : " ") + shell_quoted(word);
-    }
-    std::string texts;
-    if (command.starts_with("<<") && each.texts.size() == 1) {
-      command = each.texts[0].content;  // a script of its own
-      const auto first = std::string(split(command, '\n').at(0));
-      if (first.starts_with("#!") && !trim(first).ends_with("sh") && first.find("sh ") == std::string::npos)
-        return refuse(each, first + " is no shell");
-    } else {
-      for (const auto& text : each.texts) texts += "\n" + text.content + text.name;
-    }
-    const auto run = docker_run(command);
+    const auto command = docker_command(each);
+    if (!command) return refuse(each, command.error().message());
+    const auto& texts = command->texts;
+    const auto run = docker_run(command->text);
     if (!run.python_packages.empty()) {
       if (const auto name = scope_.variable_of_pip(); !name.empty())
         return refuse(each,
@@ -403,12 +365,8 @@ class DockerfileReader {
     for (const auto& folder : named_folders(run.command)) (void)add_folder(folder);
     if (!inside(folder_) && !add_folder(folder_))
       return refuse(each, fmt::format("runs in {}, a folder of the system", folder_));
-    const auto echo = runs_in_dash(each) && run.command.find("echo") != std::string::npos &&
-                              run.command.find('\\') != std::string::npos
-                          ? "shopt -s xpg_echo\n"
-                          : "";
-    run_by(fmt::format("({0}mkdir -p {1} && cd {1} && {{ {2}{3}{4}\n}})", scope_.exports(), shell_quoted(folder_), echo,
-                       run.command, texts));
+    run_by(fmt::format("({0}mkdir -p {1} && cd {1} && {2})", scope_.exports(), shell_quoted(folder_),
+                       shell_.line(*command, run)));
   }
 
   // Of scripts that were copied and that a command names.
@@ -435,7 +393,7 @@ class DockerfileReader {
   std::string root_;    // Build::root, of the last WORKDIR
   std::string folder_;  // where the instruction at hand is
   DockerScope scope_;
-  bool is_dash_ = true;                         // what RUN runs in
+  DockerShell shell_;
   std::map<std::string, std::string> sources_;  // of files, their paths in the context
   int stages_ = 0;
   std::string stage_;  // the name of the last one
@@ -448,7 +406,7 @@ Build read_dockerfile(const fs::path& context, const std::string& workdir, std::
   const auto text = read_file(context / "Dockerfile", 1 << 20);
   if (!text) {
     mistakes.add((context / "Dockerfile").string(), 0, text.error().message());
-    return {};
+    return {.workdir = inputs.workdir.empty() ? workdir : inputs.workdir};
   }
   return DockerfileReader(context, workdir, hidden, inputs, mistakes).run(*text);
 }

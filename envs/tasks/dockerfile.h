@@ -26,8 +26,13 @@ struct Build {
   std::vector<std::string> packages;         // of Debian, which RUN would install
   std::vector<std::string> python_packages;  // the same, of Python
 
+  std::string workspace;  // where that is neither the folder nor /workspace
+
   // Of the workspace, which the folder is or lies in; files lie below it.
-  std::string root() const { return workdir.starts_with("/workspace/") ? "/workspace" : workdir; }
+  std::string root() const {
+    if (!workspace.empty()) return workspace;
+    return workdir.starts_with("/workspace/") ? "/workspace" : workdir;
+  }
 };
 
 // What is said of a build beside its Dockerfile.
@@ -35,6 +40,7 @@ struct BuildInputs {
   std::map<std::string, std::string> arguments;  // of ARG; those that the file does not name say nothing
   std::string target;                            // the stage that is wanted; empty: the last
   std::string workdir;                           // where commands begin; empty: as the file says
+  std::string workdir_key = "";                  // who says so: "docker-compose has working_dir"
 };
 
 // Reads `context`/Dockerfile. `workdir` is where the file, and `inputs`, say none. Whatever cannot be done is added to

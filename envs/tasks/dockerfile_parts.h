@@ -6,13 +6,29 @@
 #include <utility>
 #include <vector>
 
+#include "base/status.h"
+
 namespace tandem::envs {
 
 using DockerVariables = std::vector<std::pair<std::string, std::string>>;  // names and values, in order
 
-// A value up to the next space, as Docker reads it: quotes are taken off, a backslash takes the next letter as it is.
-// A dollar that names no variable has a backslash before it.
-std::string docker_value(std::string_view& rest);
+// As Debian and Docker call the processor of this machine: "amd64".
+std::string machine_architecture();
+
+// A path without dots and a slash at its end; `path` may be relative to `folder`.
+std::string absolute_path(const std::string& folder, const std::string& path);
+
+// A value up to the next space, or with `has_spaces` to the end, as Docker reads it: quotes are taken off, `escape`
+// takes the next letter as it is. What is returned has a backslash before each backslash and each dollar that stands
+// for itself; others begin "${". Parameters of a shell ("$1", "$$"), which are not set, are gone. An error where a
+// quote has no end.
+Result<std::string> docker_value(std::string_view& rest, char escape, bool has_spaces = false);
+
+// A text that stands for itself, in the form of docker_value.
+std::string as_docker_value(std::string_view text);
+
+// A text in the form of docker_value in quotes of bash, which replaces what begins with a dollar.
+std::string quoted_for_bash(std::string_view value);
 
 // A folder may stand in quotes.
 std::string docker_unquoted(const std::string& text);

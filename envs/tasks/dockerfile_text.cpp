@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "envs/tasks/dockerfile_parts.h"
 #include "envs/tasks/python_packages.h"
 
 namespace tandem::envs {
@@ -128,7 +129,13 @@ std::optional<std::vector<std::string>> packages_of(std::string_view command) {
   if (std::find(std::begin(kQuiet), std::end(kQuiet), words[1]) != std::end(kQuiet)) return std::vector<std::string>();
   if (words[1] != "install") return std::nullopt;
   std::vector<std::string> packages;
-  for (size_t i = 2; i < words.size(); ++i) packages.push_back(words[i].substr(0, words[i].find_first_of("=/")));
+  for (size_t i = 2; i < words.size(); ++i) {
+    auto name = words[i].substr(0, words[i].find_first_of("=/"));
+    for (const auto& mine : {":" + machine_architecture(), std::string(":native"), std::string(":any")}) {
+      if (name.ends_with(mine)) name.resize(name.size() - mine.size());
+    }
+    packages.push_back(std::move(name));
+  }
   const bool plain = std::all_of(packages.begin(), packages.end(), [](const auto& name) {
     return !name.empty() && name[0] != '.' && std::all_of(name.begin(), name.end(), [](char c) {
       return std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '+' || c == '-' || c == ':';
@@ -243,14 +250,13 @@ std::vector<DockerInstruction> docker_instructions(std::string_view text) {
     if (open.empty()) first = static_cast<int>(i) + 1;
     const auto begin = is_silent ? std::nullopt : goes_on(line, escape);
     if (!is_silent) open.append(begin.value_or(line));
-    if (begin && !is_last) {
-      open += ' ';
-      continue;
-    }
+    if (begin && !is_last) continue;
     const auto whole = trim(open);
     const size_t end = std::min(whole.find_first_of(" \t"), whole.size());
-    DockerInstruction instruction{
-        .line = first, .name = in_capitals(whole.substr(0, end)), .rest = std::string(trim(whole.substr(end)))};
+    DockerInstruction instruction{.line = first,
+                                  .name = in_capitals(whole.substr(0, end)),
+                                  .rest = std::string(trim(whole.substr(end))),
+                                  .escape = escape};
     if (instruction.name == "RUN" || instruction.name == "COPY" || instruction.name == "ADD")
       instruction.texts = texts_announced(instruction.rest);
     for (auto& place : instruction.texts) {
@@ -305,7 +311,11 @@ std::optional<std::vector<std::string>> docker_words(const std::string& rest) {
 }
 
 DockerRun docker_run(std::string_view command) {
-  if (const auto inner = inner_command(command)) return docker_run(*inner);
+  if (const auto inner = inner_command(command)) {
+    auto run = docker_run(*inner);
+    run.has_own_shell = true;
+    return run;
+  }
   DockerRun run;
   if (!is_sequence(command)) {
     run.command = trim(command);

@@ -22,24 +22,25 @@ struct DockerInstruction {
   std::string name;  // in capitals
   std::string rest;  // one line
   std::vector<TextInPlace> texts = {};
+  char escape = '\\';  // what `# escape=` says
 };
 
-// Continued lines are joined, and comments between them are gone. A text in place without an end ends with the file.
+// Continued lines are joined without anything between, and comments and empty lines among them are gone. A text in
+// place without an end ends with the file.
 std::vector<DockerInstruction> docker_instructions(std::string_view text);
 
 // Of an instruction with words: quotes are taken off, and the form with brackets is read.
 std::optional<std::vector<std::string>> docker_words(const std::string& rest);
 
 // Of a RUN: what is left to do, and the packages of Debian and of Python that it would install. A command in a shell of
-// its own
-// (`bash -lc "..."`) is what that runs. What
-// makes users or gives files to them is left out.
+// its own (`bash -lc "..."`) is what that runs. What makes users or gives files to them is left out.
 struct DockerRun {
   std::string command;  // empty: nothing
   std::vector<std::string> packages;
   std::vector<std::string> python_packages;  // python_packages_of
   // Programs that get another name in the system's folders, which belong to this machine: what a name stands for.
   std::map<std::string, std::string> names;
+  bool has_own_shell = false;  // it was that of a shell of its own
 };
 DockerRun docker_run(std::string_view command);
 

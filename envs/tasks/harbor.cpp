@@ -10,6 +10,7 @@
 #include "envs/tasks/compose.h"
 #include "envs/tasks/container.h"
 #include "envs/tasks/dockerfile.h"
+#include "envs/tasks/dockerfile_parts.h"
 #include "envs/tasks/folder_files.h"
 #include "envs/tasks/toml_reader.h"
 #include "envs/tools/shell_words.h"
@@ -117,13 +118,18 @@ class HarborReader {
         composed = read_compose(folder_ / "environment" / name, "main", mistakes_);
     }
     environment_ += composed.exports;
-    if (!composed.inputs.workdir.empty()) workdir_ = composed.inputs.workdir;
+    if (!workdir_.empty()) {
+      composed.inputs.workdir = workdir_;
+      composed.inputs.workdir_key = "task.toml has environment.workdir";
+    }
+    const auto& wanted = composed.inputs.workdir;
+    const std::string workdir = wanted.empty() ? "/workspace" : wanted;
     if (recipes_ == Recipes::kBuilt && task_.image.empty())
       task_.image = built_image_by(folder_ / "environment", composed, mistakes_);
     // An image was built from the Dockerfile beside it, if there is one.
-    auto build = task_.image.empty()
-                     ? read_dockerfile(folder_ / "environment", workdir_, kHiddenOfHarbor, mistakes_, composed.inputs)
-                     : Build{.workdir = workdir_};
+    auto build = task_.image.empty() && recipes_ == Recipes::kFollowed
+                     ? read_dockerfile(folder_ / "environment", workdir, kHiddenOfHarbor, mistakes_, composed.inputs)
+                     : Build{.workdir = workdir};
     begin_in(build, environment_, {"/tests", "/logs", "/solution"}, (folder_ / "environment" / "Dockerfile").string(),
              task_, mistakes_);
     if (steps_.empty()) {
@@ -184,8 +190,9 @@ class HarborReader {
       if (const Status status = check_image_name(task_.image); !status)
         toml_.mistake(line, path + ": " + status.message());
     } else if (path == "environment.workdir") {
-      workdir_ = node.value<std::string>().value_or("");
-      if (!workdir_.starts_with('/')) toml_.mistake(line, "environment.workdir must be an absolute path");
+      const auto workdir = node.value<std::string>().value_or("");
+      workdir_ = absolute_path("/", workdir);
+      if (!workdir.starts_with('/')) toml_.mistake(line, "environment.workdir must be an absolute path");
     } else if (path.starts_with("verifier.")) {
       if (path == "verifier.timeout_sec" || path == "verifier.env") take_verifier(path, node, line, verifier_);
     } else if (path == "steps") {
@@ -326,7 +333,7 @@ class HarborReader {
     check.folders = {"tandem-tests"};
     check.leaves_reward = true;
     check.verifier = "tests/test.sh";
-    auto exports = environment_ + exports_of(build) + verifier.exports;
+    auto exports = exports_of(build) + environment_ + verifier.exports;
     if (task_.image.empty())
       exports = test_environment(exports, build, (folder_ / "environment" / "Dockerfile").string(), mistakes_);
     // Its reward counts, not its end.
@@ -369,7 +376,7 @@ class HarborReader {
   Mistakes& mistakes_;
   Task task_;
   Network agent_network_, environment_network_;
-  std::string workdir_ = "/workspace";
+  std::string workdir_;                             // of task.toml
   std::string environment_, solution_environment_;  // exports
   Verifier verifier_;
   std::vector<HarborStep> steps_;

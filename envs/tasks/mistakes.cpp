@@ -11,10 +11,15 @@
 
 namespace tandem::envs {
 
-void Mistakes::add(const std::string& file, int line, const std::string& what) {
+void Mistakes::add(const std::string& file, int line, const std::string& why) {
   constexpr size_t kMostShown = 100;
   if (++count_ > kMostShown) return;
-  lines_.push_back(line > 0 ? fmt::format("{}:{}: {}", file, line, what) : fmt::format("{}: {}", file, what));
+  // What could not be read may be named by the reason already.
+  const auto what = why.starts_with(file + ": ") ? why.substr(file.size() + 2) : why;
+  const bool has_place = line == 0 && why.starts_with(file + "/");
+  lines_.push_back(line > 0    ? fmt::format("{}:{}: {}", file, line, what)
+                   : has_place ? what
+                               : fmt::format("{}: {}", file, what));
 }
 
 std::vector<std::string> Mistakes::take() {

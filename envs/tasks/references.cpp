@@ -10,11 +10,35 @@ namespace {
 constexpr int kDeepest = 16;
 constexpr std::string_view kLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_";
 
+constexpr std::string_view kDigitsOfName = "0123456789";
+constexpr std::string_view kParametersOfShell = "@*#?-$!";
+
+// Whether what stands there is escaped.
+bool is_escaped(std::string_view text, const ReferenceRules& rules) {
+  return text.size() > 1 && text[0] == rules.escape &&
+         (text[1] == '$' || (rules.escapes_itself && text[1] == rules.escape));
+}
+
+// As docker-compose knows them, after a dollar: a brace may stand in front.
+bool begins_name(std::string_view text) {
+  if (text.starts_with('{')) text.remove_prefix(1);
+  return !text.empty() && kLetters.find(text[0]) != std::string_view::npos &&
+         kDigitsOfName.find(text[0]) == std::string_view::npos;
+}
+
+// Behind a parameter of a shell ("$12", "$$"); 0 where there is none.
+size_t end_of_parameter(std::string_view text) {
+  if (text.size() < 2 || text[0] != '$') return 0;
+  if (kParametersOfShell.find(text[1]) != std::string_view::npos) return 2;
+  const size_t end = std::min(text.find_first_not_of(kDigitsOfName, 1), text.size());
+  return end > 1 ? end : 0;
+}
+
 // Behind the brace that ends a reference with braces; npos where none does.
-size_t end_of_braces(std::string_view text, char escape) {
+size_t end_of_braces(std::string_view text, const ReferenceRules& rules) {
   int depth = 0;
   for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == escape && i + 1 < text.size() && text[i + 1] == '$') {
+    if (is_escaped(text.substr(i), rules)) {
       ++i;
     } else if (text[i] == '$' && i + 1 < text.size() && text[i + 1] == '{') {
       ++depth, ++i;
@@ -33,12 +57,15 @@ class Replacer {
     if (depth > kDeepest) return fail(Status::invalid("its references are too deep in each other"));
     std::string result;
     while (!text.empty()) {
-      const bool is_escaped = text[0] == rules_.escape && text.size() > 1 && text[1] == '$';
-      if (is_escaped) {
-        result += rules_.unset == Unset::kKept ? text.substr(0, 2) : "$";
+      if (is_escaped(text, rules_)) {
+        result += rules_.unset == Unset::kKept ? text.substr(0, 2) : text.substr(1, 1);
         text.remove_prefix(2);
+      } else if (rules_.escape == '$' && text[0] == '$' && !begins_name(text.substr(1))) {
+        return fail(Status::invalid(fmt::format("invalid interpolation format: {}; a dollar is written $$", text)));
+      } else if (const size_t parameter = end_of_parameter(text); parameter > 0) {
+        text.remove_prefix(parameter);
       } else if (text[0] == '$' && text.size() > 1 && text[1] == '{') {
-        const size_t end = end_of_braces(text, rules_.escape);
+        const size_t end = end_of_braces(text, rules_);
         if (end == std::string_view::npos) return fail(Status::invalid(fmt::format("{} has no end", text)));
         result += TRY(in_braces(text.substr(0, end), depth));
         text.remove_prefix(end);
@@ -88,7 +115,7 @@ class Replacer {
     if (rules_.unset != Unset::kKept) return value;
     std::string text;
     for (const char c : value) {
-      if (c == '$') text += rules_.escape;
+      if (c == '$' || (rules_.escapes_itself && c == rules_.escape)) text += rules_.escape;
       text += c;
     }
     return text;

@@ -51,7 +51,7 @@ class TerminalBenchReader {
     const std::string workdir = composed.inputs.workdir.empty() ? "/workspace" : composed.inputs.workdir;
     environment_ += "export TEST_DIR=/tests; ";
     if (recipes_ == Recipes::kBuilt) task_.image = built_image_by(folder_, composed, mistakes_);
-    const auto build = task_.image.empty()
+    const auto build = task_.image.empty() && recipes_ == Recipes::kFollowed
                            ? read_dockerfile(folder_, workdir, hidden_of_terminal_bench(), mistakes_, composed.inputs)
                            : Build{.workdir = workdir};
     begin_in(build, environment_, {"/tests", "/logs", "/oracle"}, (folder_ / "Dockerfile").string(), task_, mistakes_);
@@ -142,7 +142,7 @@ class TerminalBenchReader {
     check.folders = {"tandem-tests"};
     check.tests.emplace();
     check.verifier = "run-tests.sh";
-    auto exports = environment_ + exports_of(build);
+    auto exports = exports_of(build) + environment_;
     if (task_.image.empty()) exports = test_environment(exports, build, (folder_ / "Dockerfile").string(), mistakes_);
     check.commands = {{.command = std::string(kMakeLogs) +
                                   " && cp -a tandem-tests/. /tests/ && rm -rf tandem-tests && { " + exports +

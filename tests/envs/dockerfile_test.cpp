@@ -13,9 +13,7 @@
 #include "envs/tasks/python_packages.h"
 #include "envs/tasks/task_set.h"
 #include "envs/tasks/toml_reader.h"
-#include "tests/envs/only_task.h"
-#include "tests/envs/sandbox_fixture.h"
-#include "tests/envs/scratch.h"
+#include "tests/envs/recipe_fixture.h"
 
 namespace tandem::envs {
 namespace {
@@ -34,7 +32,7 @@ TEST(DockerfileText, instructions_have_their_texts_and_lines) {
   EXPECT_TRUE(found[2].texts[0].is_literal);
   EXPECT_EQ(found[2].texts[1].content, "c\n");
   EXPECT_EQ(found[3].line, 13);
-  EXPECT_EQ(found[3].rest, "a &&    b");
+  EXPECT_EQ(found[3].rest, "a &&   b");
 }
 
 TEST(DockerfileRun, nothing_beside_what_is_taken_as_done_is_dropped) {
@@ -167,9 +165,9 @@ TEST(DockerfileText, lines_go_on_as_docker_has_them) {
     for (const auto& each : found) rests.push_back(each.name + " " + each.rest);
     return rests;
   };
-  EXPECT_THAT(rest_of("RUN a \\\n\n  # c\n && b\nCMD c\n"), ElementsAre("RUN a   && b", "CMD c"));
-  EXPECT_THAT(rest_of("RUN a \\ \n b\nCMD c\n"), ElementsAre("RUN a   b", "CMD c"));
-  EXPECT_THAT(rest_of("# escape=`\nRUN a `\n b\\\nCMD c\n"), ElementsAre("RUN a   b\\", "CMD c"));
+  EXPECT_THAT(rest_of("RUN a \\\n\n  # c\n && b\nCMD c\n"), ElementsAre("RUN a  && b", "CMD c"));
+  EXPECT_THAT(rest_of("RUN a \\ \n b\nCMD c\n"), ElementsAre("RUN a  b", "CMD c"));
+  EXPECT_THAT(rest_of("# escape=`\nRUN a `\n b\\\nCMD c\n"), ElementsAre("RUN a  b\\", "CMD c"));
   EXPECT_THAT(rest_of("\xEF\xBB\xBF"
                       "FROM a\r\nRUN b \\"),
               ElementsAre("FROM a", "RUN b"));
@@ -187,29 +185,6 @@ TEST(DockerIgnore, leaves_out_what_docker_leaves_out) {
   for (const char* path : {"keep.log", "p/a.log", "p/secret/s", "p/rooted", "sub/d/a.tmp", "ab"})
     EXPECT_FALSE(ignore.leaves_out(path)) << path;
 }
-
-class Recipe : public SandboxTest {
- protected:
-  Recipe() {
-    scratch_.put("t/task.toml", "version = \"1.0\"\n");
-    scratch_.put("t/instruction.md", "Do it.\n");
-    scratch_.put("t/tests/test.sh", "cat /app/out > /logs/verifier/reward.txt\n");
-    scratch_.put("t/solution/solve.sh", "echo 1 > /app/out\n");
-  }
-  Result<Task> task_of(const std::string& dockerfile) {
-    scratch_.put("t/environment/Dockerfile", dockerfile);
-    return only_task(scratch_.path / "t");
-  }
-  // What a command prints in an episode of the recipe.
-  std::string run(const std::string& dockerfile, const std::string& command) {
-    const auto task = task_of(dockerfile);
-    if (!task) return task.error().message();
-    auto episode = Episode::open(*task, *backend_);
-    if (!episode) return episode.error().message();
-    return (*episode)->call("run_terminal_cmd", {{"command", command}})->output;
-  }
-  Scratch scratch_;
-};
 
 TEST_F(Recipe, what_people_write_is_followed) {
   scratch_.put("t/environment/data/a.csv", "a\n");
@@ -323,40 +298,6 @@ TEST_F(Recipe, a_solution_and_the_folders_of_volumes_are_found_in_a_folder_of_wo
   scratch_.put("t/solution/solve.sh", "echo 1 > out\n");
   const auto verdict = validate(*task_of("FROM x\nWORKDIR /workspace/p\nVOLUME [\"/srv/y/z\"]\n"), *backend_, 1);
   EXPECT_THAT(verdict.findings, testing::IsEmpty());
-}
-
-TEST_F(Recipe, values_of_env_are_read_as_docker_reads_them) {
-  EXPECT_EQ(
-      run("FROM x\nWORKDIR /app\nENV A=0\nENV A=1 B=\"two words\" C=three\\ w D=a\"b c\"'d e' E='$A' F=\\$A G=\"say "
-          "\\\"$A\\\"\"\nENV H five "
-          "six\n",
-          "echo \"$A|$B|$C|$D|$E|$F|$G|$H\""),
-      "1|two words|three w|ab cd e|$A|$A|say \"0\"|five six\n");
-}
-
-TEST_F(Recipe, variables_are_those_of_their_place_in_the_file) {
-  EXPECT_EQ(run("ARG V=1\nARG W=2\nFROM x\nARG W\nWORKDIR /app\nENV A=1\nRUN echo \"$A,${B-},${V-},$W\" > f\nENV A=2 "
-                "B=$A\nRUN echo $A,$B >> f\n",
-                "cat f; echo $A,$B"),
-            "1,,,2\n2,1\n2,1\n");
-}
-
-TEST_F(Recipe, a_value_of_env_may_name_an_argument_and_goes_before_one_of_its_name) {
-  EXPECT_EQ(run("FROM x\nARG V=1.2\nARG H=/app S='a$b \"c\"'\nENV A=$V\nENV H=${H} D=$H/data\n"
-                "ENV V=$V E=${N:+set} P=${Q:-$A}/${V} S2=$S\nARG A=no\nWORKDIR $H\n"
-                "RUN echo \"$A|$H|$D|$V|$E|$P|$S2\" > f\n",
-                "cat f; echo \"$A|$H|$D|$V|$E|$P|$S2\""),
-            "1.2|/app|/app/data|1.2||1.2/1.2|a$b \"c\"\n1.2|/app|/app/data|1.2||1.2/1.2|a$b \"c\"\n");
-  EXPECT_THAT(run("FROM x\nWORKDIR /app\nENV A=${B:?must be set}\n", "true"),
-              HasSubstr("Dockerfile:3: ENV: B is not set: must be set"));
-}
-
-TEST_F(Recipe, echo_reads_letters_behind_a_backslash_where_the_image_has_dash) {
-  const std::string lines = "\nWORKDIR /app\nRUN echo 'a\\nb' > f && echo \"c\\td\" >> f\n";
-  EXPECT_EQ(run("FROM python:3.12-slim" + lines, "cat f"), "a\nb\nc\td\n");
-  EXPECT_EQ(run("FROM alpine:3" + lines, "cat f"), "a\\nb\nc\\td\n");
-  EXPECT_EQ(run("FROM debian\nSHELL [\"/bin/bash\", \"-c\"]" + lines, "cat f"), "a\\nb\nc\\td\n");
-  EXPECT_EQ(run("FROM debian\nWORKDIR /app\nRUN bash -c \"echo 'a\\nb' > f\"\n", "cat f"), "a\\nb\n");
 }
 
 TEST_F(Recipe, archives_are_unpacked_and_folders_may_stand_in_quotes) {

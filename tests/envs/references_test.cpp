@@ -24,21 +24,30 @@ TEST(References, are_replaced_as_docker_and_compose_replace_them) {
       {"${N:-${N:-$A}}}", "1}"},
       {"${A:?why}${N-}", "1"},
       {"$N|${N}", "|"},
-      {"$ $", "$ $"},
       {"${N:?why $A}", "error: N is not set: why 1"},
       {"${E:?}", "error: E is not set"},
       {"a${A", "error: ${A has no end"},
       {"${A%x}", "error: ${A%x} is not supported"},
-      {"${}", "error: ${} is not supported"},
   };
   for (const auto& [text, expected] : cases) {
     EXPECT_EQ(replaced_in(text, {.escape = '\\', .unset = Unset::kEmpty}), expected) << text;
     EXPECT_EQ(replaced_in(text, {.escape = '$', .unset = Unset::kEmpty}), expected) << text;
   }
-  EXPECT_EQ(replaced_in("\\$A $$A", {.escape = '\\', .unset = Unset::kEmpty}), "$A $1");
+  EXPECT_EQ(replaced_in("\\$A $$A $12b $ $", {.escape = '\\', .unset = Unset::kEmpty}), "$A A b $ $");
+  EXPECT_EQ(replaced_in("${}", {.escape = '\\', .unset = Unset::kEmpty}), "error: ${} is not supported");
+  EXPECT_EQ(replaced_in("\\\\$A\\$A", {.escape = '\\', .unset = Unset::kEmpty, .escapes_itself = true}), "\\1$A");
   EXPECT_EQ(replaced_in("\\$A $$A ${N:-$${}", {.escape = '$', .unset = Unset::kEmpty}), "\\1 $A ${");
   EXPECT_EQ(replaced_in("x$N", {.escape = '$', .unset = Unset::kRefused}), "error: N is not set");
   EXPECT_EQ(replaced_in("x${N:-y}", {.escape = '$', .unset = Unset::kRefused}), "xy");
+}
+
+TEST(References, a_dollar_that_begins_none_is_an_error_of_compose) {
+  for (const char* text : {"$", "$ a", "$1", "${1x:-ok}", "${}", "a$-"}) {
+    EXPECT_EQ(replaced_in(std::string("x") + text, {.escape = '$', .unset = Unset::kEmpty}),
+              std::string("error: invalid interpolation format: ") +
+                  std::string(text).substr(std::string(text).find('$')) + "; a dollar is written $$")
+        << text;
+  }
 }
 
 TEST(References, those_that_are_not_set_are_left_to_a_shell) {

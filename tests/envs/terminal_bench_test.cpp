@@ -143,6 +143,37 @@ TEST_F(TerminalBench, variables_of_a_service_are_read_as_compose_reads_them) {
   }
 }
 
+TEST_F(TerminalBench, what_dotenv_gives_a_name_alone_is_refused) {
+  const auto compose = [&](const std::string& more) {
+    scratch_.put("t/docker-compose.yaml", "services:\n  client:\n" + more);
+  };
+  scratch_.put("t/.env", "A=from\nB=from\n");
+  for (const char* more : {"    build: .\n    environment: [A, C]\n", "    build: .\n    environment:\n      A:\n",
+                           "    build: {context: ., args: [A]}\n", "    build: {context: ., args: {A: }}\n"}) {
+    compose(more);
+    EXPECT_THAT(mistakes(), HasSubstr(": A: A is set in .env, which is not read here; write its value")) << more;
+  }
+  compose("    build: {context: ., args: [C]}\n    environment: [C]\n");
+  EXPECT_EQ(mistakes(), "");
+  compose("    build: .\n    environment:\n      A: $\n      B: cost $1\n      C: ${1x:-ok}\n");
+  for (const char* why : {"yaml:5: environment: A: invalid interpolation format: $",
+                          "yaml:6: environment: B: invalid interpolation format: $1",
+                          "yaml:7: environment: C: invalid interpolation format: ${1x:-ok}"})
+    EXPECT_THAT(mistakes(), HasSubstr(why));
+}
+
+TEST_F(TerminalBench, volumes_of_logs_with_defaults_say_nothing) {
+  scratch_.put("t/docker-compose.yaml",
+               "services:\n  client:\n    build: .\n    volumes:\n"
+               "      - ${T_BENCH_TASK_LOGS_PATH}:${T_BENCH_CONTAINER_LOGS_PATH}\n"
+               "      - ${T_BENCH_TASK_LOGS_PATH:-./logs}:${T_BENCH_CONTAINER_LOGS_PATH:-/logs}\n"
+               "      - ${T_BENCH_TASK_AGENT_LOGS_PATH-./logs}:${T_BENCH_CONTAINER_AGENT_LOGS_PATH}\n");
+  EXPECT_EQ(mistakes(), "");
+  scratch_.put("t/docker-compose.yaml",
+               "services:\n  client:\n    build: .\n    volumes: ['${T_BENCH_OTHER:-LOGS_PATH}:${X}']\n");
+  EXPECT_THAT(mistakes(), HasSubstr("is not supported"));
+}
+
 TEST_F(TerminalBench, arguments_target_and_folder_of_a_service_are_followed) {
   scratch_.put("t/Dockerfile", "ARG BASE=debian:12\nFROM ${BASE} AS last\nARG WHO=nobody\nRUN echo $WHO > who.txt\n");
   const auto compose = [&](const std::string& build, const std::string& more = "") {
