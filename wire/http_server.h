@@ -1,8 +1,8 @@
 // HTTP/1.1 on one thread: requests are answered whenever there is an answer, whole or as a stream of pieces.
 //
 // A request is read whole within the limits, or answered with 400, 413 or 431; slow clients hold nobody up. A
-// connection brings one request, or several one behind the other where `keep_alive` allows it. Who may ask, and what
-// for, is for the handler to say.
+// connection brings one request, or several one behind the other where `keep_alive` allows it; where all places are
+// taken, those that bring none at the moment make room. Who may ask, and what for, is for the handler to say.
 //
 // Thread safety: serve, the handler, its replies, streams and what is watched run on one thread; `stop` may be set from
 // anywhere, a signal handler included.
@@ -70,7 +70,8 @@ class Tls;
 struct HttpLimits {
   size_t header_bytes = 8192;
   size_t body_bytes = 0;
-  size_t connections = 64;  // at once; others wait to be accepted, or have the place of one that has sent nothing
+  // At once. Others have the place of one whose answer is complete, or that has sent nothing; else they wait.
+  size_t connections = 64;
   Duration transfer = std::chrono::seconds(5);  // of a request, of an answer, and of each part of a stream
   Duration keep_alive{0};                       // from an answer to the next request; 0: one request a connection
 };

@@ -1,5 +1,7 @@
 #include "wire/tls_pump.h"
 
+#include <sys/socket.h>
+
 #include <array>
 #include <boost/asio/local/connect_pair.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
@@ -30,16 +32,33 @@ class Pump : public std::enable_shared_from_this<Pump> {
         timer_(context),
         context_(context) {}
 
-  void begin(Duration limit, std::function<void(PlainSocket)> entered) {
+  void begin(Duration limit, std::function<void()> spoken, std::function<void(PlainSocket)> entered) {
     limit_ = limit;
     close_after(limit);
+    client_.next_layer().async_wait(tcp::socket::wait_read, [self = shared_from_this(), spoken = std::move(spoken),
+                                                             entered = std::move(entered)](error_code error) {
+      if (error) return;
+      spoken();
+      self->shake_hands(entered);
+    });
+  }
+
+  bool leave_unspoken() {
+    char byte;
+    if (::recv(client_.next_layer().native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0) return false;
+    timer_.cancel();
+    close_client();
+    return true;
+  }
+
+ private:
+  void shake_hands(const std::function<void(PlainSocket)>& entered) {
     client_.async_handshake(ssl::stream_base::server, [self = shared_from_this(), entered](error_code error) {
       self->timer_.cancel();
       if (!error) self->enter(entered);
     });
   }
 
- private:
   void enter(const std::function<void(PlainSocket)>& entered) {
     asio::local::stream_protocol::socket outer(context_), inner(context_);
     error_code error;
@@ -113,9 +132,15 @@ class Pump : public std::enable_shared_from_this<Pump> {
 
 }  // namespace
 
-void begin_tls(asio::io_context& context, tcp::socket socket, std::shared_ptr<TlsContext> tls, Duration limit,
-               std::function<void(PlainSocket)> entered) {
-  std::make_shared<Pump>(context, std::move(socket), std::move(tls))->begin(limit, std::move(entered));
+std::function<bool()> begin_tls(asio::io_context& context, tcp::socket socket, std::shared_ptr<TlsContext> tls,
+                                Duration limit, std::function<void()> spoken,
+                                std::function<void(PlainSocket)> entered) {
+  const auto pump = std::make_shared<Pump>(context, std::move(socket), std::move(tls));
+  pump->begin(limit, std::move(spoken), std::move(entered));
+  return [weak = std::weak_ptr<Pump>(pump)] {
+    const auto self = weak.lock();
+    return self && self->leave_unspoken();
+  };
 }
 
 }  // namespace tandem::wire

@@ -21,9 +21,12 @@ struct TlsContext {
 
 using PlainSocket = boost::asio::generic::stream_protocol::socket;
 
-// Shakes hands within `limit`, which holds for each piece that goes out, too; then calls `entered` with the plain side;
-// lets go of it uncalled where they do not come together. The pump lives as long as one of its ends is open.
-void begin_tls(boost::asio::io_context& context, boost::asio::ip::tcp::socket socket, std::shared_ptr<TlsContext> tls,
-               Duration limit, std::function<void(PlainSocket)> entered);
+// Shakes hands once the client has sent a byte, at which it calls `spoken`, and within `limit`, which holds for each
+// piece that goes out, too; then calls `entered` with the plain side; lets go of both uncalled where they do not come
+// together. The pump lives as long as one of its ends is open. What is returned closes the connection of a client that
+// has sent nothing; false where it has.
+std::function<bool()> begin_tls(boost::asio::io_context& context, boost::asio::ip::tcp::socket socket,
+                                std::shared_ptr<TlsContext> tls, Duration limit, std::function<void()> spoken,
+                                std::function<void(PlainSocket)> entered);
 
 }  // namespace tandem::wire

@@ -13,8 +13,23 @@
 namespace tandem::cli {
 namespace {
 
-constexpr std::array<std::string_view, 6> kRenderKeys = {
-    "messages", "tools", "add_generation_prompt", "continue_final_message", "chat_template_kwargs", "now"};
+struct RenderKey {
+  std::string_view name, help;
+};
+constexpr std::array kKeysOfRender = {
+    RenderKey{"messages", "a chat, in OpenAI's format"},
+    RenderKey{"tools", "functions, in OpenAI's format (none)"},
+    RenderKey{"add_generation_prompt", "true: the beginning of an answer stands at the end (false)"},
+    RenderKey{"continue_final_message", "the last message has no end; true, or the field's name (false)"},
+    RenderKey{"chat_template_kwargs",
+              "variables of the template, such as enable_thinking, and documents: a list of "
+              "{title, text} (none)"},
+    RenderKey{"now", "the time that a template may write, such as 2026-03-01T12:30:00 (that of this machine)"}};
+constexpr auto kRenderKeys = [] {
+  std::array<std::string_view, kKeysOfRender.size()> names;
+  for (size_t i = 0; i < names.size(); ++i) names[i] = kKeysOfRender[i].name;
+  return names;
+}();
 
 Result<std::tm> parse_time(const Json& value) {
   const auto time = value.is_string() ? parse_iso_time(value.get<std::string>()) : std::nullopt;
@@ -51,10 +66,12 @@ Action add_render(CLI::App& command) {
   };
   auto options = std::make_shared<Options>();
   command.add_option("--model", options->model, "folder with tokenizer.json and a chat template")->required();
-  command.footer(
-      "Example:\n"
-      "  echo '{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}' | "
-      "tandem render --model models/SmolLM2-135M-Instruct");
+  std::string keys = "Keys of a line:\n";
+  for (const auto& key : kKeysOfRender) keys += fmt::format("  {:<24}{}\n", key.name, key.help);
+  command.footer(keys +
+                 "\nExample:\n"
+                 "  echo '{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}' | "
+                 "tandem render --model models/SmolLM2-135M-Instruct");
   add_json_lines_options(command, options->lines);
   return [options]() -> Result<int> {
     const fs::path model = TRY(run::model_to_check(options->model));

@@ -71,19 +71,27 @@ Result<trainer::ReplaySettings> settings_of(const ReplayOptions& options, const 
                 .threads = options.threads > 0 ? options.threads : cores}};
 }
 
+// Whether the steps behind `from` can be taken again up to `version`.
+Status check_way(uint64_t from, uint64_t version, const Recorded& recorded) {
+  for (uint64_t step = from + 1; step <= version; ++step) {
+    if (const std::string words = recorded.configs.difference(step, version); !words.empty())
+      return Status::not_found(fmt::format("the checkpoint between is not kept, and {}", words))
+          .hint("trainer.keep_checkpoints=all keeps every checkpoint");
+    if (recorded.ledger.batch(step) == nullptr)
+      return Status::corrupt(fmt::format("the log has no batch of step {}", step));
+  }
+  return {};
+}
+
 // Up to `version`, with the steps on the way; `last` gets the last of them.
 Status go_to(Replay& replay, uint64_t version, const Recorded& recorded, Replay::Step* last = nullptr) {
+  TRY(check_way(replay.version(), version, recorded));
   ProgressLine progress;
   const uint64_t first = replay.version();
   while (replay.version() < version) {
     const uint64_t step = replay.version() + 1;
     if (version - first > 1) progress.show(fmt::format("step {} ({} of {})", step, step - first, version - first));
-    if (const std::string words = recorded.configs.difference(step, version); !words.empty())
-      return Status::not_found(fmt::format("the checkpoint between is not kept, and {}", words))
-          .hint("trainer.keep_checkpoints=all keeps every checkpoint");
-    const auto* batch = recorded.ledger.batch(step);
-    if (batch == nullptr) return Status::corrupt(fmt::format("the log has no batch of step {}", step));
-    auto taken = replay.next(*batch);
+    auto taken = replay.next(*recorded.ledger.batch(step));
     if (!taken) return std::move(taken).error();
     // What the run itself could not read was trained without it, and the line of the step says so.
     const auto line = recorded.steps.find(step);
@@ -147,12 +155,13 @@ Result<int> replay_step(const ReplayOptions& options) {
   const Recorded recorded = TRY(read_recorded_run(options.run));
   const auto line = recorded.steps.find(options.step);
   if (options.step < 1 || line == recorded.steps.end() || recorded.ledger.batch(options.step) == nullptr) {
-    return fail(Status::not_found(
+    return fail(Status::invalid(
                     fmt::format("no step {} was trained; there are {}", options.step, recorded.ledger.steps_trained()))
                     .at(options.run));
   }
   auto replay = TRY(open_replay(TRY(settings_of(options, recorded, options.step)), options.step - 1));
   const uint64_t from = replay.version();
+  TRY(check_way(from, options.step, recorded));
   if (from < options.step - 1)
     fmt::print(stderr, "from version {}, the nearest that is kept ({}); trainer.keep_checkpoints=all keeps every one\n",
                from, kept_checkpoints_of(options.run));
@@ -189,8 +198,8 @@ Result<rollout::Trajectory> trajectory_of(const ReplayOptions& options) {
     const rollout::EpisodeKey key{options.episode, attempt};
     if (store.contains(key)) return store.read(key);
   }
-  return fail(Status::not_found(fmt::format("episode {} has no tokens; it was not admitted, not sampled, or dropped",
-                                            options.episode))
+  return fail(Status::invalid(fmt::format("episode {} has no tokens; it was not admitted, not sampled, or dropped",
+                                          options.episode))
                   .at(options.run)
                   .hint(fmt::format("`tandem episodes {}` lists all", options.run)));
 }
@@ -255,6 +264,16 @@ Result<int> replay_episode(const ReplayOptions& options) {
   return kFailed;
 }
 
+// 1 says that the bits are others; what could not be compared has another code.
+int refused(const ReplayOptions& options, bool is_step, const Status& status) {
+  if (options.json)
+    fmt::print("{}\n", dump_json_line(Json{{is_step ? "step" : "episode", is_step ? options.step : options.episode},
+                                           {"refused", status.to_string()}}));
+  fmt::print(stderr, "tandem replay: {}\n", status.to_string());
+  if (status.code() == Code::kInvalid) return kUsage;
+  return status.code() == Code::kUnfit ? kUnfit : kIncomplete;
+}
+
 }  // namespace
 
 Action add_replay(CLI::App& command) {
@@ -268,15 +287,22 @@ Action add_replay(CLI::App& command) {
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
   command.footer(
-      "Exit code 0 where all is the same to the bit, 1 where not: the first difference is named. Begins at the newest\n"
-      "checkpoint before the step, or at the model, and takes the steps in between again.\n\n"
+      "Begins at the newest checkpoint before the step, or at the model, and takes the steps in between again. Values\n"
+      "that --resume has changed between that checkpoint and the step cannot be followed: the checkpoint where they\n"
+      "changed must be kept.\n\n"
+      "Exit code 0 where all is the same to the bit, 1 where not: the first difference is named. 2: there is no such\n"
+      "step or episode; 3: this machine lacks what is needed; 5: it cannot be replayed, since a checkpoint or a\n"
+      "trajectory is not there any more, or is damaged. With --json the reason of 2, 3 and 5 is \"refused\".\n\n"
       "Examples:\n"
       "  tandem replay runs/tiny-1 --step 12\n"
       "  tandem replay runs/tiny-1 --step 12 --json | jq .weights_equal\n"
       "  tandem replay runs/tiny-1 --episode 40");
   return [options, step, episode]() -> Result<int> {
-    if (step->count() > 0) return replay_step(*options);
-    if (episode->count() > 0) return replay_episode(*options);
+    const bool is_step = step->count() > 0;
+    if (is_step || episode->count() > 0) {
+      const auto outcome = is_step ? replay_step(*options) : replay_episode(*options);
+      return outcome ? *outcome : refused(*options, is_step, outcome.error());
+    }
     return fail(Status::invalid("what is to be replayed? --step N or --episode N says it"));
   };
 }

@@ -4,17 +4,12 @@
 #include <algorithm>
 #include <memory>
 
-#include "base/iso_time.h"
 #include "base/json_line.h"
-#include "base/text.h"
 #include "cli/command.h"
 #include "cli/tasks/base_shown.h"
 #include "cli/tasks/task_source.h"
 #include "cli/tasks/tasks_commands.h"
-#include "envs/episodes/opening.h"
 #include "envs/tasks/task_set.h"
-#include "rollout/agent/conversation.h"
-#include "run/run_step.h"
 
 namespace tandem::cli {
 namespace {
@@ -74,69 +69,6 @@ Result<envs::Task> one_task(const TasksOptions& options) {
       fmt::format("{} has {} tasks; name one of them, like {}", options.path, tasks.size(), name_of(tasks.front()))));
 }
 
-void print_text(std::string_view text) {
-  for (const auto line : split(trim(text), '\n')) fmt::print("    {}\n", line);
-}
-
-// Of a script of tests what stands around it is the grader's: folders, PATH, variables.
-std::string shown_command(const envs::CommandCheck& check, const std::string& command) {
-  for (const char* script : {"test.sh", "run-tests.sh"}) {
-    if (!check.verifier.empty() && check.files.contains("tandem-tests/" + std::string(script)))
-      return "bash /tests/" + std::string(script);
-  }
-  return command;
-}
-
-Result<int> show_task(const TasksOptions& options) {
-  auto task = TRY(one_task(options));
-  // A model is told what lies at the top of the base.
-  if (task.base && !task.base->tree) task.base->tree = unpacked(*task.base);
-  std::optional<rollout::Conversation> conversation;
-  if (!options.model.empty())
-    conversation = TRY(rollout::Conversation::load(TRY(run::model_to_check(options.model)), {.now = local_time()}));
-  const auto listing = conversation ? conversation->listing() : envs::ToolListing::kInMessages;
-  const auto opening = envs::opening(task, envs::prompted_tools(), {}, listing);
-  if (options.json) {
-    Json messages = Json::array();
-    for (const auto& message : opening.messages)
-      messages.push_back({{"role", message.role}, {"content", message.content}});
-    Json shown = {
-        {"name", name_of(task)},  {"kind", task.spec.kind},
-        {"messages", messages},   {"tools", listing == envs::ToolListing::kByTemplate ? opening.tools : Json()},
-        {"files", task.files},    {"base", json_of(task.base)},
-        {"setup", task.setup},    {"needs", task.needs},
-        {"image", task.image},    {"turns", task.max_turns},
-        {"check", check_of(task)}};
-    if (conversation) shown["prompt_ids"] = TRY(conversation->prompt(opening));
-    fmt::print("{}\n", shown.dump(2, ' ', false, Json::error_handler_t::replace));
-    return kDone;
-  }
-  fmt::print("{}, kind {}, at most {} turn{}\n", name_of(task), task.spec.kind, task.max_turns,
-             task.max_turns == 1 ? "" : "s");
-  for (const auto& message : opening.messages) {
-    fmt::print("\n{}\n", message.role);
-    print_text(message.content);
-  }
-  if (listing == envs::ToolListing::kByTemplate) fmt::print("\ntools, as the model's template writes them\n");
-  for (const auto& tool : listing == envs::ToolListing::kByTemplate ? opening.tools : Json::array())
-    print_text(dump_json_line(tool));
-  for (size_t i = 1; i < task.steps.size(); ++i) {
-    fmt::print("\nuser, after step {}\n", task.steps[i - 1].name);
-    print_text(task.steps[i].instruction);
-  }
-  fmt::print("\nchecked by {}{}\n", check_of(task), task.steps.empty() ? "" : " in the first step");
-  if (task.expectation.commands) {
-    const auto& check = *task.expectation.commands;
-    for (const auto& each : check.commands) print_text(shown_command(check, each.command));
-  }
-  if (task.base) fmt::print("begins on {}\n", words_of(*task.base));
-  if (task.base && !task.base->tree)
-    fmt::print("a model is told what lies at its top, which is read once it is there\n");
-  for (const auto& need : task.needs) fmt::print("needs {}\n", need);
-  if (!task.image.empty()) fmt::print("in a container of {}\n", task.image);
-  return kDone;
-}
-
 }  // namespace
 
 Action add_tasks(CLI::App& command) {
@@ -175,6 +107,11 @@ Action add_tasks(CLI::App& command) {
       "--model", options->model,
       "A model directory: the messages and tools are those of its chat template, and --json has the tokens");
   show->add_flag("--json", options->json, "Print a JSON object");
+  show->footer(
+      "Servers of tools that the task brings are begun in a sandbox, as in an episode. Where they cannot be, the exit\n"
+      "code is 5, \"lacks\" of the object says why, and prompt_ids is null.\n\n"
+      "Example:\n"
+      "  tandem tasks show --json examples/tasks/functions/reverse_words.yaml --model DIR | jq .prompt_ids");
   auto* validate = add("validate", "Prove that tasks can be trained on");
   validate->add_option("NAMES", options->names, "Tasks, or folders of them; all by default");
   validate->add_option("--repeats", options->validate.repeats, "Of the solution, and of doing nothing")
@@ -293,7 +230,7 @@ Action add_tasks(CLI::App& command) {
     if (make->parsed()) return make_tasks(options->make);
     if (from_git->parsed()) return tasks_from_git(options->from_git);
     if (list->parsed()) return list_tasks(*options);
-    if (show->parsed()) return show_task(*options);
+    if (show->parsed()) return show_task(TRY(one_task(*options)), {.model = options->model, .json = options->json});
     if (attempt->parsed()) return try_task(TRY(one_task(*options)), options->attempt);
     std::vector<envs::SkippedTask> skipped;
     const auto recipes = envs::recipes_from(options->recipes);

@@ -72,6 +72,14 @@ struct BuildOptions {
 // where all are there then, kFailed where one could not be built.
 Result<int> build_images(const BuildOptions& options);
 
+struct ShowOptions {
+  std::string model;  // whose template writes the tools; empty: none
+  bool json = false;
+};
+// Servers of tools that the task brings are begun in a sandbox, as in an episode. kIncomplete where they cannot be:
+// then their tools are left out, which is said, and there are no prompt_ids.
+Result<int> show_task(envs::Task task, const ShowOptions& options);
+
 struct TryOptions {
   std::string answer;
   bool solution = false;  // plays the task's own solution in place of a shell

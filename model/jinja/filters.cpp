@@ -48,7 +48,7 @@ using Filter = Value (*)(const Value& value, const Arguments& arguments);
 
 // "a.b.0" of a value, as the attribute arguments of filters mean it.
 Value follow(Value value, const Value& path) {
-  if (path.is_int()) return item(value, path);
+  if (!path.is_string()) return item(value, path);  // mostly a number
   std::string_view rest = path.text();
   for (;;) {
     const size_t dot = rest.find('.');
@@ -167,12 +167,20 @@ Value map(const Value& value, Arguments arguments) {
   return Value::once(std::move(result));
 }
 
+// Of jinja2's, which keeps them in a set.
+void check_hashable(const Value& key) {
+  if (key.is_plain_list() || key.is_dict()) throw TemplateError(fmt::format("unhashable type: '{}'", key.type_name()));
+  if (!key.is_tuple()) return;
+  for (const Value& element : key.list()) check_hashable(element);
+}
+
 Value unique(const Value& value, const Arguments& arguments) {
   const Parameters p("unique", arguments, {"case_sensitive", "attribute"});
   List result;
   List keys;
   for (const Value& element : elements_later(value)) {
     const Value key = case_key(p[1] && !p[1]->is_none() ? follow(element, *p[1]) : element, p.flag(0, false));
+    check_hashable(key);
     if (std::any_of(keys.begin(), keys.end(), [&](const Value& seen) { return seen.equals(key); })) continue;
     keys.push_back(key);
     result.push_back(element);

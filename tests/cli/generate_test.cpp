@@ -283,6 +283,13 @@ TEST_F(Generate, tool_choice_constrains_calls_of_every_dialect) {
   }
 }
 
+TEST_F(Generate, the_help_of_render_names_every_key_that_it_reads) {
+  ASSERT_EQ(tandem({"render", "--help"}), 0);
+  for (const char* key : {"messages", "tools", "add_generation_prompt", "continue_final_message",
+                          "chat_template_kwargs", "documents", "now"})
+    EXPECT_NE(text(output()).find(key), std::string::npos) << key;
+}
+
 TEST_F(Generate, keys_that_are_null_are_missing_and_several_answers_are_those_of_their_seeds) {
   Json line = {{"id", 0}, {"tokens", {1, 2, 3}}, {"seed", 4}, {"max_tokens", 6}, {"ignore_eos", true}};
   Json nulls = line, several = line, next = line;

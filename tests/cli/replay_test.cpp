@@ -236,7 +236,8 @@ TEST_F(Replay, of_an_episode_has_the_logprobs_that_were_sampled) {
     ++replayed;
   }
   EXPECT_GT(replayed, 0);
-  EXPECT_NE(replay(recorded(), {"--episode", "1000000"}), 0);
+  EXPECT_EQ(replay(recorded(), {"--episode", "1000000", "--json"}), 2);
+  EXPECT_EQ(answer()["episode"], 1000000);
   EXPECT_NE(text(output()).find("episode 1000000 has no tokens"), std::string::npos) << text(output());
 }
 
@@ -285,9 +286,12 @@ TEST_F(Replay, of_steps_before_and_after_a_changed_value_has_the_bits_of_the_run
   }
   EXPECT_GT(replayed, 0);
   fs::remove_all(run_dir / "checkpoints" / "step_2");
-  EXPECT_EQ(replay(run_dir, {"--step", "4"}), 1);
-  EXPECT_NE(text(output()).find("trainer.learning_rate was 0.001 at step 1 and 0.002 at step 4"), std::string::npos)
-      << text(output());
+  // It is no other result, and says so before it begins.
+  EXPECT_EQ(replay(run_dir, {"--step", "4", "--json"}), 5);
+  const std::string why = "trainer.learning_rate was 0.001 at step 1 and 0.002 at step 4";
+  EXPECT_NE(answer().value("refused", "").find(why), std::string::npos) << text(output());
+  EXPECT_EQ(answer()["step"], 4);
+  EXPECT_EQ(text(output()).find("from version"), std::string::npos) << text(output());
 }
 
 TEST_F(Replay, names_the_first_difference) {
@@ -320,7 +324,7 @@ TEST_F(Replay, a_checkpoint_that_is_half_there_is_named_with_what_else_is_kept_a
   std::string flipped = whole;
   flipped[whole.size() / 4] = static_cast<char>(flipped[whole.size() / 4] ^ 0x10);  // among the masters
   const auto expect_named = [&](const char* how) {
-    EXPECT_EQ(replay(copy, {"--step", "7"}), 1) << how;
+    EXPECT_EQ(replay(copy, {"--step", "7"}), 5) << how;
     EXPECT_NE(text(output()).find("step_6"), std::string::npos) << how << text(output());
     EXPECT_NE(text(output()).find("the run keeps 3, 6, 9, 10"), std::string::npos) << how << text(output());
     EXPECT_EQ(tandem({"eval", suite.string(), "--out", (root() / "half-eval").string()}), 1) << how;
@@ -349,9 +353,9 @@ TEST_F(Replay, a_checkpoint_that_is_half_there_is_named_with_what_else_is_kept_a
 }
 
 TEST_F(Replay, of_what_is_not_there_is_refused_by_name) {
-  EXPECT_NE(replay(recorded(), {"--step", "11"}), 0);
+  EXPECT_EQ(replay(recorded(), {"--step", "11"}), 2);
   EXPECT_NE(text(output()).find("no step 11 was trained; there are 10"), std::string::npos) << text(output());
-  EXPECT_NE(replay(recorded(), {"--step", "0"}), 0);
+  EXPECT_EQ(replay(recorded(), {"--step", "0"}), 2);
   EXPECT_EQ(replay(recorded(), {}), 2);
   EXPECT_NE(replay(root() / "no-such-run", {"--step", "1"}), 0);
   EXPECT_NE(text(output()).find("no-such-run"), std::string::npos) << text(output());

@@ -1,7 +1,7 @@
 #include "model/chat_template.h"
 
 #include <fmt/format.h>
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include "base/random.h"
 #include "base/text.h"
@@ -113,6 +113,28 @@ TEST(ChatTemplate, whole_numbers_beyond_63_bits_are_written_and_compared_as_they
   EXPECT_EQ(text("{{ n[0] is integer }} {{ n[0] is number }} {{ n[0] > n[2] }} {{ n[1] < 3 }} {{ n[0] == n[0] }} "
                  "{{ n[0] == n[1] }} {{ n|sort|first }}"),
             "True True True True True False -12345678901234567890123");
+}
+
+// What jinja2 3.1 gives.
+TEST(ChatTemplate, what_python_cannot_hash_is_not_made_unique_and_attributes_may_be_anything) {
+  const auto text = [](std::string_view expression) {
+    const auto rendered = render("{{ " + std::string(expression) + " }}");
+    return rendered ? rendered->text : rendered.error().message();
+  };
+  using testing::HasSubstr;
+  for (const char* expression :
+       {"[[1,2],[1,2]]|sort|unique|list", "[([1],2)]|unique|list", "[{'a':[1]},{'a':[2]}]|unique(attribute='a')|list"})
+    EXPECT_THAT(text(expression), HasSubstr("unhashable type: 'list'")) << expression;
+  EXPECT_THAT(text("[{'a':1}]|unique|list"), HasSubstr("unhashable type: 'dict'"));
+  EXPECT_EQ(text("[(1,2),(1,2)]|unique|list"), "[(1, 2)]");
+  EXPECT_EQ(text("[[1,2],[1,3]]|unique(attribute=0)|list"), "[[1, 2]]");
+  EXPECT_EQ(text("[none,none,1,1.0]|unique|list"), "[None, 1]");
+  EXPECT_EQ(text("[[2,1],[1,3],[3,0]]|sort(attribute=1)"), "[[3, 0], [2, 1], [1, 3]]");
+  EXPECT_EQ(text("[{'a':2},{'a':1}]|sort(attribute=['a'])"), "[{'a': 2}, {'a': 1}]");
+  EXPECT_EQ(text("[{'a':2}]|sort(attribute=1.5)"), "[{'a': 2}]");
+  EXPECT_EQ(text("[[2,1],[1,3]]|sort(attribute=true)"), "[[2, 1], [1, 3]]");
+  EXPECT_EQ(text("[[3],[1]]|sort(attribute=5)"), "[[3], [1]]");
+  EXPECT_EQ(text("[{'a':2}]|sort(attribute='')"), "[{'a': 2}]");
 }
 
 // What jinja2 3.1 and Python 3.11 give.

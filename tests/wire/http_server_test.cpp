@@ -71,7 +71,10 @@ class HttpServed : public testing::Test {
         stream_->write("one ");
         return reply({.headers = {{"X-Number", std::to_string(request.number)}}, .stream = stream_});
       }
-      reply({200, {{"X-Method", request.method}}, request.body + std::string(request.header("x"))});
+      reply({200,
+             {{"X-Method", request.method},
+              {"X-Target", request.path + " " + request.query + " " + std::string(request.header("host"))}},
+             request.body + std::string(request.header("x"))});
       reply({500, {}, "a second answer"});
     };
     handler_.gone = [this](uint64_t number) { gone_ = number; };
@@ -92,10 +95,32 @@ class HttpServed : public testing::Test {
     limits.keep_alive = keep_alive;
     return limits;
   }
+  static void say(const FileDescriptor& socket, const std::string& bytes) {
+    EXPECT_EQ(send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+  }
   std::string ask(const std::string& bytes) {
     const auto socket = connect_to(server_.port());
-    EXPECT_EQ(send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+    say(socket, bytes);
     return read_all(socket);
+  }
+  // One that was answered that far, and stays open.
+  FileDescriptor asked(const std::string& bytes, std::string_view until) {
+    auto socket = connect_to(server_.port());
+    say(socket, bytes);
+    std::string answer;
+    char buffer[4096];
+    for (ssize_t n; answer.find(until) == std::string::npos;) {
+      if ((n = recv(socket.get(), buffer, sizeof buffer, 0)) <= 0) {
+        ADD_FAILURE() << "no answer but " << answer;
+        break;
+      }
+      answer.append(buffer, static_cast<size_t>(n));
+    }
+    return socket;
+  }
+  static bool is_open(const FileDescriptor& socket) {
+    char byte;
+    return recv(socket.get(), &byte, 1, MSG_DONTWAIT) == -1 && errno == EAGAIN;
   }
   void release() {
     const uint64_t one = 1;
@@ -192,6 +217,68 @@ TEST_F(HttpPatient, connections_that_have_sent_a_part_of_a_request_are_no_more_t
   EXPECT_THAT(ask("GET / HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 200"));
 }
 
+TEST_F(HttpPatient, clients_that_keep_a_connection_open_behind_the_last_answer_make_room) {
+  std::vector<FileDescriptor> told;
+  for (int i = 0; i < 4; ++i) told.push_back(asked("nonsense\r\n\r\n", "not HTTP\n"));
+  EXPECT_THAT(ask("GET / HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 200"));
+}
+
+class HttpPatientKept : public HttpServed {
+ protected:
+  HttpPatientKept() : HttpServed(600s, 600s) {}
+};
+
+TEST_F(HttpPatientKept, what_lingers_makes_room_before_what_is_idle_and_that_before_what_is_silent) {
+  const std::string kept = "GET / HTTP/1.1\r\nX: here\r\n\r\n", end = "\r\n\r\nhere";
+  const auto silent = connect_to(server_.port());
+  const auto idle = asked(kept, end);
+  const auto lingers = asked("GET / HTTP/1.1\r\nX: here\r\nConnection: close\r\n\r\n", end);
+  const auto busy = asked("GET /stream HTTP/1.1\r\nConnection: close\r\n\r\n", "one ");
+
+  const auto first = asked(kept, end);
+  EXPECT_TRUE(is_open(idle));
+  EXPECT_TRUE(within(30s, [&] { return send(lingers.get(), "x", 1, MSG_NOSIGNAL) == -1; })) << "it is closed";
+  const auto second = asked(kept, end);
+  char byte;
+  EXPECT_EQ(recv(idle.get(), &byte, 1, 0), 0) << "the oldest idle one is closed";
+  EXPECT_TRUE(is_open(first));
+  EXPECT_TRUE(is_open(silent));
+  // With a byte of a request they are idle no more, whether it was read or not.
+  say(first, "G");
+  say(second, "G");
+  const auto third = asked(kept, end);
+  EXPECT_EQ(recv(silent.get(), &byte, 1, 0), 0) << "the silent one is closed";
+  EXPECT_TRUE(is_open(first));
+  EXPECT_TRUE(is_open(second));
+  release();
+  EXPECT_THAT(read_all(busy), HasSubstr("two"));
+}
+
+TEST_F(HttpServed, empty_lines_before_a_request_are_passed_over) {
+  EXPECT_THAT(ask("\r\n\r\nGET / HTTP/1.1\r\nX: y\r\n\r\n"), EndsWith("\r\n\r\ny"));
+  const auto socket = connect_to(server_.port());
+  say(socket, "\r");
+  say(socket, "\nGET / HTTP/1.1\r\nX: y\r\n\r\n");
+  EXPECT_THAT(read_all(socket), EndsWith("\r\n\r\ny"));
+  EXPECT_THAT(ask("\rGET / HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 400"));
+}
+
+TEST_F(HttpServed, a_target_with_scheme_and_host_is_a_path_on_that_host) {
+  EXPECT_THAT(ask("GET http://a.example:80/b?c=/d HTTP/1.1\r\nHost: x\r\n\r\n"),
+              HasSubstr("X-Target: /b c=/d a.example:80\r\n"));
+  EXPECT_THAT(ask("GET HTTPS://a?c HTTP/1.1\r\n\r\n"), HasSubstr("X-Target: / c a\r\n"));
+  EXPECT_THAT(ask("GET /http://a HTTP/1.1\r\nHost: x\r\n\r\n"), HasSubstr("X-Target: /http://a  x\r\n"));
+}
+
+TEST_F(HttpServed, an_answer_can_still_be_given_to_a_client_that_has_closed_its_side) {
+  const auto socket = connect_to(server_.port());
+  say(socket, "POST /later HTTP/1.1\r\nContent-Length: 2\r\n\r\nab");
+  ASSERT_EQ(::shutdown(socket.get(), SHUT_WR), 0);
+  EXPECT_TRUE(within(30s, [&] { return gone_ != 0; }));
+  release();
+  EXPECT_THAT(read_all(socket), EndsWith("at last"));
+}
+
 class HttpKept : public HttpServed {
  protected:
   HttpKept() : HttpServed(20s) {}
@@ -200,7 +287,7 @@ class HttpKept : public HttpServed {
 TEST_F(HttpKept, a_connection_brings_one_request_after_the_other) {
   const auto socket = connect_to(server_.port());
   const std::string two =
-      "POST /a HTTP/1.1\r\nContent-Length: 3\r\n\r\nonePOST /b HTTP/1.1\r\nContent-Length: 3\r\n\r\ntwo";
+      "POST /a HTTP/1.1\r\nContent-Length: 3\r\n\r\none\r\nPOST /b HTTP/1.1\r\nContent-Length: 3\r\n\r\ntwo";
   EXPECT_EQ(send(socket.get(), two.data(), two.size(), MSG_NOSIGNAL), static_cast<ssize_t>(two.size()));
   std::string answers;
   char buffer[4096];

@@ -24,11 +24,12 @@ using testing::HasSubstr;
 // Echoes bodies over TLS; a stream goes on until its client has gone.
 class TlsServed : public testing::Test {
  protected:
-  TlsServed() {
+  explicit TlsServed(Duration transfer = 2s) {
     write_certificate(certificate_, key_, "first");
     tls_ = *Tls::open(certificate_, key_);
     server_.emplace(*HttpServer::listen(
-        "127.0.0.1", 0, {.body_bytes = size_t{8} << 20, .connections = 4, .transfer = 2s, .keep_alive = 60s}, tls_));
+        "127.0.0.1", 0, {.body_bytes = size_t{8} << 20, .connections = 4, .transfer = transfer, .keep_alive = 60s},
+        tls_));
     handler_.answer = [this](const HttpRequest& request, const HttpReply& reply) {
       if (request.path == "/large") return reply({.body = std::string(size_t{64} << 20, 'x')});
       if (request.path != "/stream") return reply({200, {{"X-Peer", request.peer}}, request.body});
@@ -140,6 +141,22 @@ TEST_F(TlsServed, what_is_no_tls_and_what_says_nothing_is_let_go) {
   std::string answer;
   EXPECT_TRUE(ask("/", "still there", &answer));
   EXPECT_EQ(answer, "still there");
+}
+
+class TlsPatient : public TlsServed {
+ protected:
+  TlsPatient() : TlsServed(600s) {}
+};
+
+TEST_F(TlsPatient, the_oldest_connection_that_has_not_begun_to_shake_hands_makes_room_for_another) {
+  std::vector<FileDescriptor> silent;
+  for (int i = 0; i < 4; ++i) silent.push_back(raw());
+  std::string answer;
+  EXPECT_TRUE(ask("/", "there", &answer));
+  EXPECT_EQ(answer, "there");
+  char byte;
+  EXPECT_EQ(recv(silent[0].get(), &byte, 1, 0), 0) << "it is closed";
+  EXPECT_EQ(recv(silent[3].get(), &byte, 1, MSG_DONTWAIT), -1) << "the last is not";
 }
 
 TEST_F(TlsServed, a_client_that_takes_nothing_is_let_go) {
