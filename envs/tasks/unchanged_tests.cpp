@@ -7,6 +7,7 @@
 #include <array>
 
 #include "base/text.h"
+#include "envs/tasks/called_programs.h"
 
 namespace tandem::envs {
 namespace {
@@ -36,15 +37,26 @@ bool edits_in_place(std::string_view script) {
                              [&](std::string_view edit) { return script.find(edit) != std::string_view::npos; });
 }
 
+// Scripts may take their own tests away.
+bool takes_away(std::string_view script) {
+  return std::ranges::any_of(called_by_shell(script), [](const auto& word) { return word == "mv" || word == "rm"; });
+}
+
 }  // namespace
 
 std::string compare_tests_command(const CommandCheck& check) {
-  const auto edits = [](const auto& one) { return edits_in_place(one.command); };
-  if (std::ranges::any_of(check.commands, edits)) return "";
   std::string list;
+  bool may_be_gone = false;
+  for (const auto& one : check.commands) {
+    if (edits_in_place(one.command)) return "";
+    may_be_gone |= check.verifier.empty() && takes_away(one.command);
+  }
   for (const auto& [path, content] : check.files) {
     if (!is_code(path)) continue;
-    if (path.ends_with(".sh") && edits_in_place(content)) return "";
+    if (path.ends_with(".sh")) {
+      if (edits_in_place(content)) return "";
+      may_be_gone |= takes_away(std::string_view(content).substr(0, kMostListed));
+    }
     const bool is_moved = path.starts_with(kOfCheck);
     const auto place = is_moved ? "/tests/" + path.substr(kOfCheck.size()) : path;
     if (place.find_first_of("\n\\") != std::string::npos) continue;  // sha256sum writes such names otherwise
@@ -54,9 +66,10 @@ std::string compare_tests_command(const CommandCheck& check) {
   }
   if (list.empty()) return "";
   // By the system's program, whatever PATH the tests left.
-  return "PATH=/usr/local/bin:/usr/bin:/bin; unset LD_LIBRARY_PATH LD_PRELOAD; sha256sum -c --quiet 2> /dev/null "
-         "<< 'TANDEM_END' || true\n" +
-         list + "TANDEM_END";
+  return fmt::format(
+      "PATH=/usr/local/bin:/usr/bin:/bin; unset LD_LIBRARY_PATH LD_PRELOAD; sha256sum -c --quiet {} 2> /dev/null << "
+      "'TANDEM_END' || true\n{}TANDEM_END",
+      may_be_gone ? "--ignore-missing" : "", list);
 }
 
 std::string changed_test(std::string_view printed) {

@@ -129,6 +129,8 @@ TEST(UnchangedTests, are_code_alone_and_none_that_a_script_edits) {
   EXPECT_THAT(compare_tests_command(check), Not(HasSubstr("data.db")));
   check.files["tandem-tests/test.sh"] = "sed -i s/a/b/ /tests/test.sh\n";
   EXPECT_EQ(compare_tests_command(check), "");
+  check.files["tandem-tests/test.sh"] = "mv /tests/a.py /app && pytest\n";
+  EXPECT_THAT(compare_tests_command(check), HasSubstr("--ignore-missing"));
   EXPECT_EQ(changed_test("/tests/a.py: FAILED\n"), "/tests/a.py");
   EXPECT_EQ(changed_test("/tests/a.py: FAILED open or read\n"), "/tests/a.py");
   EXPECT_EQ(changed_test(""), "");
