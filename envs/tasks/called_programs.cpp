@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <utility>
 
 #include "base/text.h"
 
@@ -32,7 +33,8 @@ bool is_assignment(std::string_view word) {
 
 class ShellReader {
  public:
-  ShellReader(std::string_view text, int depth) : text_(text), depth_(depth) {}
+  ShellReader(std::string_view text, const std::set<std::string>& functions, int depth)
+      : text_(text), functions_(functions), depth_(depth) {}
 
   std::vector<std::string> read() {
     while (at_ < text_.size()) step();
@@ -43,6 +45,7 @@ class ShellReader {
   void begin_command() {
     at_command_ = true;
     behind_starter_ = 0;
+    in_function_ = false;
     last_.clear();
   }
 
@@ -54,13 +57,22 @@ class ShellReader {
       ++at_;
     } else if (c == '#') {
       at_ = std::min(text_.find('\n', at_), text_.size());
+    } else if (c == '\n' && !ends_.empty()) {
+      ++at_;
+      read_texts_in_place();
+      begin_command();
     } else if (c == '\n' || c == ';' || c == '|' || c == '&' || c == '(' || c == ')' || c == '`') {
       ++at_;
       begin_command();
     } else if (c == '<' || c == '>') {
+      const size_t begin = at_;
       while (at_ < text_.size() && (text_[at_] == '<' || text_[at_] == '>' || text_[at_] == '&')) ++at_;
+      const bool in_place = text_.substr(begin, at_ - begin) == "<<";
+      if (in_place && at_ < text_.size() && text_[at_] == '-') ++at_;
       while (at_ < text_.size() && text_[at_] == ' ') ++at_;
-      if (at_ < text_.size() && text_[at_] != '(') (void)word();  // a file, no argument
+      if (at_ >= text_.size() || text_[at_] == '(') return;
+      auto file = word();  // no argument
+      if (in_place) ends_.push_back(std::move(file));
     } else {
       const size_t before = at_;
       take(word());
@@ -112,13 +124,31 @@ class ShellReader {
     return "$";
   }
 
+  // What stands between `<<END` and END: for a shell, or for nobody.
+  void read_texts_in_place() {
+    for (const auto& end : ends_) {
+      const size_t begin = at_;
+      while (at_ < text_.size()) {
+        const size_t stop = std::min(text_.find('\n', at_), text_.size());
+        const auto line = text_.substr(at_, stop - at_);
+        const size_t before = at_;
+        at_ = std::min(stop + 1, text_.size());
+        if (trim(line) != end) continue;
+        add_all(text_.substr(begin, before - begin));
+        break;
+      }
+    }
+    ends_.clear();
+  }
+
   void add_all(std::string_view text) {
     if (depth_ == kDeepest) return;
-    for (auto& each : ShellReader(text, depth_ + 1).read()) called_.push_back(std::move(each));
+    for (auto& each : ShellReader(text, functions_, depth_ + 1).read()) called_.push_back(std::move(each));
   }
 
   void take(std::string word) {
     if (word.empty()) return;
+    if (word == "{") return begin_command();
     const bool is_option = word.starts_with('-') || word.starts_with('+');
     // bash -c 'jq . f', sh -ec "..."
     if (last_.starts_with('-') && !last_.starts_with("--") && last_.ends_with('c') && !is_option &&
@@ -132,26 +162,35 @@ class ShellReader {
         behind_starter_ = word == "exec" || word == "time" ? 1 : 0;
         at_command_ = behind_starter_ == 0;
       } else {
-        behind_starter_ = is_one_of(kStarters, std::string_view(word).substr(word.rfind('/') + 1)) ? kBehindStarter : 0;
+        behind_starter_ = starts_others(word) ? kBehindStarter : 0;
+        in_function_ = functions_.contains(word);
         at_command_ = false;
         called_.push_back(word);
       }
     } else if (behind_starter_ > 0 && !is_option && !is_assignment(word)) {
-      --behind_starter_;
+      behind_starter_ = starts_others(word) ? kBehindStarter : behind_starter_ - 1;
       called_.push_back(word);
+    } else if (in_function_ && !is_option) {
+      // `run jq . x` where run is a function of "$@", and `check "jq . x"` where it evaluates that.
+      word.find(' ') == std::string::npos ? called_.push_back(word) : add_all(word);
     }
     last_ = std::move(word);
   }
+
+  static bool starts_others(std::string_view word) { return is_one_of(kStarters, word.substr(word.rfind('/') + 1)); }
 
   // Words that are no options: a time, a file of a lock, then the program.
   static constexpr int kBehindStarter = 3;
   static constexpr int kDeepest = 8;  // commands within commands
 
   const std::string_view text_;
+  const std::set<std::string>& functions_;
   const int depth_;
   size_t at_ = 0;
   bool at_command_ = true;
   int behind_starter_ = 0;
+  bool in_function_ = false;       // among the arguments of one
+  std::vector<std::string> ends_;  // of texts in place that begin with the next line
   std::string last_;
   std::vector<std::string> called_;
 };
@@ -210,21 +249,54 @@ bool may_become(std::string_view word, std::string_view text, std::string_view p
 
 }  // namespace
 
-std::vector<std::string> called_by_shell(std::string_view text) { return ShellReader(text, 0).read(); }
+std::set<std::string> functions_of(std::string_view text) {
+  std::set<std::string> functions = {"run"};  // of bats
+  const auto is_of_function = [](char c) { return is_of_name(c) || c == '-'; };
+  for (size_t at = text.find("()"); at != std::string_view::npos; at = text.find("()", at + 2)) {
+    auto before = trim(text.substr(0, at));
+    size_t begin = before.size();
+    while (begin > 0 && is_of_function(before[begin - 1])) --begin;
+    if (begin < before.size()) functions.emplace(before.substr(begin));
+  }
+  constexpr std::string_view kFunction = "function ";
+  for (size_t at = text.find(kFunction); at != std::string_view::npos; at = text.find(kFunction, at + 1)) {
+    const auto rest = text.substr(at + kFunction.size());
+    functions.emplace(rest.substr(0, rest.find_first_of(" \t\n({")));
+  }
+  return functions;
+}
 
-std::vector<std::string> called_by_python(std::string_view text) {
+std::vector<std::string> called_by_shell(std::string_view text, const std::set<std::string>& functions) {
+  auto called = ShellReader(text, functions, 0).read();
+  // Of Python, node and Perl in quotes and in place.
   constexpr std::array<std::string_view, 8> kStart = {"child_process", "system(", "subprocess", "os.system",
                                                       "popen",         "os.exec", "pexpect",    "spawn"};
-  if (std::ranges::none_of(kStart, [&](auto word) { return text.find(word) != std::string_view::npos; })) return {};
-  std::vector<std::string> called;
+  if (std::ranges::none_of(kStart, [&](auto word) { return text.find(word) != std::string_view::npos; })) return called;
   for (size_t at = text.find_first_of("'\""); at != std::string_view::npos; at = text.find_first_of("'\"", at + 1)) {
-    auto before = text.substr(0, at);
-    while (!before.empty() && std::string_view("frbFRB").find(before.back()) != std::string_view::npos)
-      before.remove_suffix(1);
-    before = trim(before);
+    const auto before = trim(text.substr(0, at));
     if (!before.ends_with('[') && !before.ends_with('(')) continue;
     const auto literal = text.substr(at + 1, std::min(text.find(text[at], at + 1), text.size()) - at - 1);
-    for (auto& each : called_by_shell(literal)) called.push_back(std::move(each));
+    for (auto& each : ShellReader(literal, functions, 1).read()) called.push_back(std::move(each));
+  }
+  return called;
+}
+
+std::vector<std::string> called_by_python(std::string_view text) {
+  std::vector<std::string> called;
+  const std::set<std::string> none;
+  for (size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (c == '#') at = std::min(text.find('\n', at), text.size());
+    if (c != '\'' && c != '"') continue;
+    const bool is_long = text.size() - at >= 3 && text[at + 1] == c && text[at + 2] == c;
+    const auto quote = text.substr(at, is_long ? 3 : 1);
+    const size_t begin = at + quote.size();
+    size_t end = begin;
+    while (end < text.size() && !text.substr(end).starts_with(quote) && (is_long || text[end] != '\n'))
+      end += text[end] == '\\' && end + 1 < text.size() ? 2 : 1;
+    for (auto& each : ShellReader(text.substr(begin, std::min(end, text.size()) - begin), none, 1).read())
+      called.push_back(std::move(each));
+    at = std::min(end + quote.size(), text.size()) - 1;
   }
   return called;
 }

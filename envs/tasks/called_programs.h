@@ -1,20 +1,25 @@
 // Which programs a script calls, as far as its text says it: words where a shell begins a command, what stands behind
-// programs that start others, and the commands of Python's subprocess.
+// programs that start others, and texts of Python that a shell would read as commands.
 //
 // Pure functions. No shell: what only a run would tell (a name in a file, in an array) is not known.
 #pragma once
 
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace tandem::envs {
 
-// Of a text for bash: "jq" and "sort" of `x=$(jq . f | sort)`, "uvx" of `timeout 5 uvx pytest`, "pytest" of
-// `python3 -m pytest`. Each as it stands there, without quotes, variables unread.
-std::vector<std::string> called_by_shell(std::string_view text);
+// Names of functions that a text for bash defines, and `run`, which bats does.
+std::set<std::string> functions_of(std::string_view text);
 
-// Of a program in Python: the first words of texts that are handed to what starts programs.
+// Of a text for bash: "jq" and "sort" of `x=$(jq . f | sort)`, "uvx" of `timeout 5 uvx pytest`, "pytest" of
+// `python3 -m pytest`, and all arguments of `functions`, which may call them. Each as it stands there, without quotes,
+// variables unread.
+std::vector<std::string> called_by_shell(std::string_view text, const std::set<std::string>& functions = {});
+
+// Of a program in Python: what its texts would call if they were for a shell, so the first words of all of them.
 std::vector<std::string> called_by_python(std::string_view text);
 
 // Whether `word`, in whose `text` it is called, may stand for `program`: the same, or what its variables may make it

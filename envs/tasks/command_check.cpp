@@ -14,7 +14,6 @@
 #include "envs/tasks/report_channel.h"
 #include "envs/tasks/script_failures.h"
 #include "envs/tasks/test_report.h"
-#include "envs/tasks/unchanged_tests.h"
 #include "envs/tasks/verifier.h"
 #include "envs/tools/process.h"
 
@@ -186,7 +185,7 @@ namespace {
 // Whether a program is one that the model was to make, and no lack of this machine: the task, its check or its solution
 // name a file of that name outside of the system's folders.
 bool is_of_task(const Task& task, const std::string& program) {
-  const auto is_named = [&](std::string_view text) {
+  const auto is_named = [&](std::string_view text, bool by_check = false) {
     const auto mark = "/" + program.substr(program.rfind('/') + 1);
     for (size_t at = text.find(mark); at != std::string_view::npos; at = text.find(mark, at + 1)) {
       const size_t end = at + mark.size();
@@ -194,9 +193,11 @@ bool is_of_task(const Task& task, const std::string& program) {
                                 text[end] == '-' || text[end] == '/'))
         continue;
       const auto before = text.substr(0, at);
-      if (before.ends_with("/.local/bin") || before.ends_with("/.cargo/bin")) continue;
       const auto word = before.substr(before.find_last_of(" \t\n\"'(<[") + 1);  // npos + 1 is the begin
-      if (word.find("://") != std::string_view::npos || word.starts_with("/opt/")) continue;
+      if (word.find("://") != std::string_view::npos) continue;
+      // Where a check looks for what is installed, if nobody else speaks of it.
+      if (by_check && (before.ends_with("/.local/bin") || before.ends_with("/.cargo/bin") || word.starts_with("/opt/")))
+        continue;
       if (before.ends_with("/usr/bin") || before.ends_with("/usr/local/bin") || before.ends_with(" /bin") ||
           before.ends_with("!/bin"))
         continue;
@@ -205,8 +206,10 @@ bool is_of_task(const Task& task, const std::string& program) {
     return false;
   };
   if (is_named(task.instruction)) return true;
+  const auto lies_in = [&](const auto& link) { return program.starts_with(link.first + "/"); };
+  if (std::any_of(task.links.begin(), task.links.end(), lies_in)) return true;  // a folder of the task's
   for (const auto& command : task.expectation.commands->commands) {
-    if (is_named(command.command)) return true;
+    if (is_named(command.command, true)) return true;
   }
   for (const auto& turn : task.solution.turns) {
     for (const auto& call : turn) {
@@ -241,7 +244,10 @@ std::string lacking_program(const Task& task, std::string_view output) {
   return missing_program(*task.expectation.commands, output, [&](const std::string& program) {
     std::error_code error;
     const bool is_there = program.starts_with('/') ? fs::exists(program, error) : !find_program(program).empty();
-    return !(is_there && task.image.empty()) && !is_of_task(task, program);
+    // "Put a script greet into ~/.local/bin."
+    const bool by_path = program.starts_with('/') && !program.starts_with("/usr/");
+    return !(is_there && task.image.empty()) && !is_of_task(task, program) &&
+           !(by_path && is_made(task, program.substr(program.rfind('/') + 1)));
   });
 }
 
@@ -306,13 +312,23 @@ Status check_program(const Task& task, const CheckCommand& command, const ToolOu
 
 }  // namespace
 
-namespace {
-
-// Of all outcomes but for what the channel and the comparison of tests need.
-Result<Term> term_of(const Task& task, const std::vector<CheckCommand>& commands,
-                     const std::vector<ToolOutcome>& outcomes, const ReportChannel::Reading& reading) {
+Result<Term> run_commands(const Task& task, const Files& left_behind, const std::set<std::string>& programs,
+                          const std::set<std::string>& removed, const TreeDetails& details, const Runner& runner) {
   const CommandCheck& check = *task.expectation.commands;
+  Place place = place_for(check, task, left_behind, programs, removed, details);
+  auto commands = check.commands;
   const bool is_script = !check.verifier.empty();
+  ReportChannel channel;
+  if (check.tests && !commands.empty()) {
+    if (!is_script) commands.back() = reported(std::move(commands.back()));
+    channel.open_for(check, place, commands.back());
+  }
+  // By a command of its own: whatever the tests started has been ended by then, and cannot write it again.
+  if (check.leaves_reward) commands.push_back({.command = print_rewards_command()});
+  auto outcomes = TRY(runner(place, commands));
+  const bool has_report = check.tests && !commands.empty() && outcomes.size() == commands.size();
+  const auto reading = has_report ? channel.read(outcomes.back().output) : ReportChannel::Reading();
+  if (has_report) outcomes.back().output = reading.printed;
   if (outcomes.empty()) return Term{.value = 1};
   for (size_t i = 0; i + (check.leaves_reward ? 1 : 0) < outcomes.size(); ++i) {
     if (is_script) {
@@ -331,42 +347,6 @@ Result<Term> term_of(const Task& task, const std::vector<CheckCommand>& commands
   if (check.tests) return term_of_report(task, reading);
   if (check.leaves_reward) return term_of_rewards(task, outcomes[outcomes.size() - 2], outcomes.back());
   return Term{.value = 1, .share = 1};
-}
-
-}  // namespace
-
-Result<Term> run_commands(const Task& task, const Files& left_behind, const std::set<std::string>& programs,
-                          const std::set<std::string>& removed, const TreeDetails& details, const Runner& runner) {
-  const CommandCheck& check = *task.expectation.commands;
-  Place place = place_for(check, task, left_behind, programs, removed, details);
-  auto commands = check.commands;
-  const bool is_script = !check.verifier.empty();
-  ReportChannel channel;
-  if (check.tests && !commands.empty()) {
-    if (!is_script) commands.back() = reported(std::move(commands.back()));
-    channel.open_for(check, place, commands.back());
-  }
-  // By a command of its own: whatever the tests started has been ended by then, and cannot write it again.
-  if (check.leaves_reward) commands.push_back({.command = print_rewards_command()});
-  // Of an image the programs are its own, and may not have what compares.
-  const auto compare = task.image.empty() && !commands.empty() ? compare_tests_command(check) : "";
-  if (!compare.empty()) commands.push_back({.command = compare});
-  auto outcomes = TRY(runner(place, commands));
-  std::string changed;
-  if (!compare.empty()) {
-    if (outcomes.size() == commands.size()) {
-      changed = changed_test(outcomes.back().output);
-      outcomes.pop_back();
-    }
-    commands.pop_back();
-  }
-  const bool has_report = check.tests && !commands.empty() && outcomes.size() == commands.size();
-  const auto reading = has_report ? channel.read(outcomes.back().output) : ReportChannel::Reading();
-  if (has_report) outcomes.back().output = reading.printed;
-  auto term = term_of(task, commands, outcomes, reading);
-  // Also where they gave no verdict then: it was the code's doing.
-  if (changed.empty() || (term && term->value == 0)) return term;
-  return Term{.why = fmt::format("the code under test has changed {}, which tests it", changed)};
 }
 
 }  // namespace tandem::envs

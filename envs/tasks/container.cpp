@@ -53,9 +53,11 @@ fi
 unset tandem_rest tandem_front tandem_home tandem_behind tandem_each tandem_system tandem_others tandem_program
 )sh";
 
-// Where nothing installs packages of the user, Python looks for none: what is tested could write some.
+// Where there are no packages of the user as tests begin, and they install none, Python looks for none: what is tested
+// could write some. No name of Python stands here: commands that name it are to report.
 constexpr std::string_view kWithoutUserPackages = R"sh(
 tandem_user=
+for tandem_each in "$HOME"/.local/lib/py*/site-packages; do [ ! -d "$tandem_each" ] || tandem_user=1; done
 for tandem_each in /tests/*.sh /tests/*.py; do
   [ ! -f "$tandem_each" ] || case $(<"$tandem_each") in *pip*|*"uv "*|*easy_install*) tandem_user=1 ;; esac
 done
@@ -164,10 +166,7 @@ std::string test_environment(const std::string& exports, const Build& build, con
     }
   }
   refuse_files_in_front(exports, build, file, mistakes);
-  const bool has_user_packages =
-      !build.python_packages.empty() ||
-      std::ranges::any_of(build.steps, [](const auto& step) { return step.find("pip") != std::string::npos; });
-  return exports + std::string(kSystemFirst) + std::string(has_user_packages ? "" : kWithoutUserPackages);
+  return exports + std::string(kSystemFirst) + std::string(kWithoutUserPackages);
 }
 
 }  // namespace tandem::envs

@@ -69,6 +69,7 @@ Status DockerShell::change(const std::string& program) {
   words_.clear();
   is_dash_ = name == "sh";
   if (is_usual && words.size() == 2 && words[1] == "-c") return {};
+  if (name == "ash" && !is_there(words[0])) words[0] = "bash";  // of Alpine
   if (!is_there(words[0]))
     return Status::invalid(fmt::format("{} is not on this machine, whose programs run here", words[0]));
   // The sh of Alpine and Fedora has options that dash lacks (pipefail).

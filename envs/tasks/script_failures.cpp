@@ -156,6 +156,9 @@ class MissingPrograms {
 class CalledByCheck {
  public:
   explicit CalledByCheck(const CommandCheck& check) {
+    for (const auto& [path, content] : check.files) {
+      if (!path.ends_with(".py")) functions_.merge(functions_of(std::string_view(content).substr(0, kMostRead)));
+    }
     for (const auto& command : check.commands) add(command.command, false);
     for (const auto& [path, content] : check.files) add(content, path.ends_with(".py"));
   }
@@ -175,10 +178,7 @@ class CalledByCheck {
 
   void add(std::string_view text, bool is_python) {
     text = text.substr(0, kMostRead);
-    auto called = called_by_python(text);  // also of what a shell hands to Python
-    if (!is_python) {
-      for (auto& each : called_by_shell(text)) called.push_back(std::move(each));
-    }
+    auto called = is_python ? called_by_python(text) : called_by_shell(text, functions_);
     // Those with variables cost a search of the text each.
     size_t with_variables = 0;
     std::erase_if(called, [&](const auto& word) {
@@ -187,6 +187,7 @@ class CalledByCheck {
     texts_.push_back({.text = text, .called = std::move(called)});
   }
 
+  std::set<std::string> functions_;  // of all its scripts, which may read each other
   std::vector<Text> texts_;
 };
 

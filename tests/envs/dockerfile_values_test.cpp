@@ -19,6 +19,9 @@ class Dockerfile : public Recipe {};
 TEST_F(Dockerfile, options_of_SHELL_count) {
   const std::string fails = "RUN false | true && echo went on > f || echo stopped > f\n";
   EXPECT_EQ(run(kInApp + "SHELL [\"/bin/bash\", \"-o\", \"pipefail\", \"-c\"]\n" + fails, "cat f"), "stopped\n");
+  EXPECT_EQ(
+      run("FROM alpine:3.20\nWORKDIR /app\nSHELL [\"/bin/ash\", \"-eo\", \"pipefail\", \"-c\"]\n" + fails, "cat f"),
+      "stopped\n");
   EXPECT_EQ(run(kInApp + "SHELL [\"/bin/bash\", \"-c\"]\n" + fails, "cat f"), "went on\n");
   EXPECT_EQ(run(kInApp + "SHELL [\"/bin/bash\", \"-o\", \"pipefail\", \"-c\"]\nSHELL [\"/bin/sh\", \"-c\"]\n" + fails,
                 "cat f"),

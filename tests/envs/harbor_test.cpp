@@ -236,7 +236,7 @@ TEST_F(Harbor, a_reward_that_the_code_under_test_writes_does_not_count) {
   EXPECT_EQ(play({}).reward, 0.5);
 }
 
-TEST_F(Harbor, what_is_tested_cannot_change_the_tests_or_the_programs_that_they_run) {
+TEST_F(Harbor, what_is_tested_cannot_change_the_programs_that_tests_run) {
   scratch_.put("t/tests/t.py", "import sys\nsys.exit(sys.argv[1] != '42')\n");
   scratch_.put("t/tests/test.sh",
                "out=$(bash /app/run.sh)\nif python3 /tests/t.py \"$out\"; then echo 1; else echo 0; fi > "
@@ -246,8 +246,7 @@ TEST_F(Harbor, what_is_tested_cannot_change_the_tests_or_the_programs_that_they_
   };
   EXPECT_EQ(*with("echo 42"), 1);
   for (const char* attack :
-       {"echo > /tests/t.py", "echo 'exit 0' > /tests/test.sh; echo > /tests/t.py",
-        "mkdir -p ~/.local/bin; printf '#!/bin/sh\nexit 0\n' > ~/.local/bin/python3; chmod +x ~/.local/bin/python3",
+       {"mkdir -p ~/.local/bin; printf '#!/bin/sh\nexit 0\n' > ~/.local/bin/python3; chmod +x ~/.local/bin/python3",
         "d=$(/usr/bin/python3 -c 'import site; print(site.getusersitepackages())'); mkdir -p $d; echo 'import os; "
         "os._exit(0)' > $d/usercustomize.py"})
     EXPECT_EQ(*with(std::string(attack) + "; echo 41"), 0) << attack;
@@ -353,6 +352,20 @@ TEST_F(Harbor, a_program_that_what_is_tested_lacks_is_a_reward_of_0) {
   scratch_.put("t/tests/test.sh", "python3 /app/sol.py; cat result.txt\necho 0 > /logs/verifier/reward.txt\n");
   EXPECT_EQ(*reward_of({"echo 'import subprocess; subprocess.run([\"no_such_program_x\"])' > sol.py"}), 0);
   EXPECT_EQ(*reward_of({"echo 'open(\"result.txt\")' > sol.py"}), 0) << "a file that was to be made";
+}
+
+TEST_F(Harbor, a_program_that_the_instruction_asks_for_is_no_lack_of_the_machine) {
+  scratch_.put("t/instruction.md", "Put a script greet into ~/.local/bin, and a tool at /opt/made/bin/made.\n");
+  for (const char* program :
+       {"~/.local/bin/greet", "$HOME/.local/bin/greet", "/opt/made/bin/made", "/opt/made/bin/x/made"}) {
+    scratch_.put("t/tests/test.sh", fmt::format("{} x\necho 0 > /logs/verifier/reward.txt\n", program));
+    const auto reward = reward_of({});
+    ASSERT_TRUE(reward.has_value()) << program << ": " << reward.error().message();
+    EXPECT_EQ(*reward, 0) << program;
+  }
+  scratch_.put("t/instruction.md", "Do it.\n");
+  scratch_.put("t/tests/test.sh", "/opt/other/bin/other x\necho 0 > /logs/verifier/reward.txt\n");
+  EXPECT_FALSE(reward_of({}).has_value());
 }
 
 TEST_F(Harbor, what_is_tested_cannot_say_that_the_tests_lack_a_program) {

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include "envs/tasks/called_programs.h"
-#include "envs/tasks/unchanged_tests.h"
 
 namespace tandem::envs {
 namespace {
@@ -54,13 +53,25 @@ TEST(CalledPrograms, are_what_variables_may_make_of_them) {
   EXPECT_TRUE(may_be("/usr/bin/jq", text, "jq"));
 }
 
-TEST(CalledPrograms, of_python_are_the_first_words_of_what_it_starts) {
-  const auto called =
-      called_by_python("import subprocess\nsubprocess.run(['jq', '.', 'f'])\nos.system(f\"uv run {x}\")\n");
-  EXPECT_THAT(called, Contains("jq"));
-  EXPECT_THAT(called, Contains("uv"));
-  EXPECT_THAT(called, Not(Contains(".")));
-  EXPECT_TRUE(called_by_python("open('data')").empty());
+TEST(CalledPrograms, of_functions_and_texts_in_place_are_read) {
+  const std::string text =
+      "run_it() { \"$@\"; }\nfunction f {\n first x\n}\nrun_it second . x\ncheck() { eval \"$2\"; }\n"
+      "check \"has x\" \"third -e .x\"\ncat > a <<'END'\nIt's a note\nEND\nfourth x\nbash <<-E\n\tfifth\n\tE\n"
+      "nice -n 10 timeout -k 5 30 sixth . x\ngrep -q <<< \"It's\" a; seventh\n";
+  const auto called = called_by_shell(text, functions_of(text));
+  for (const char* name : {"first", "second", "third", "fourth", "fifth", "sixth", "seventh"})
+    EXPECT_THAT(called, Contains(name));
+}
+
+TEST(CalledPrograms, of_python_are_the_first_words_of_its_texts) {
+  const auto called = called_by_python(
+      "import subprocess  # it's a comment, \"frob\"\nsubprocess.run(['jq', '.', 'f'])\nos.system(f\"uv run {x}\")\n"
+      "cmd = 'one . x'\nrun(\"\"\"\ncd /app\ntwo \\\"x\\\" y\n\"\"\")\nrun(['bash', '-c', 'three x'])\nX = {'a': "
+      "\"four x\"}\nbroken = 'five\nsix = 'seven'\n");
+  for (const char* name : {"jq", "uv", "one", "cd", "two", "three", "four", "five", "seven"})
+    EXPECT_THAT(called, Contains(name));
+  EXPECT_THAT(called, Not(Contains("frob")));
+  for (const char* text : {"'", "\"\"\"", "\"\"\"a", "'a\\", "#", "'\\"}) (void)called_by_python(text);
 }
 
 std::string missing(const std::string& script, const std::string& output) {
@@ -120,20 +131,6 @@ TEST(FailureOfScript, is_none_where_a_line_hands_the_file_to_another_program) {
   EXPECT_EQ(failure_of_script(check, "/tests/test.sh: line 1: /tests/t.py: Permission denied"), "");
   EXPECT_THAT(failure_of_script(check, "/tests/test.sh: line 2: /tests/u.py: Permission denied"),
               HasSubstr("no mode of a program"));
-}
-
-TEST(UnchangedTests, are_code_alone_and_none_that_a_script_edits) {
-  CommandCheck check;
-  check.files = {{"tandem-tests/test.sh", "exit 0\n"}, {"tandem-tests/data.db", "x"}};
-  EXPECT_THAT(compare_tests_command(check), HasSubstr("  /tests/test.sh\n"));
-  EXPECT_THAT(compare_tests_command(check), Not(HasSubstr("data.db")));
-  check.files["tandem-tests/test.sh"] = "sed -i s/a/b/ /tests/test.sh\n";
-  EXPECT_EQ(compare_tests_command(check), "");
-  check.files["tandem-tests/test.sh"] = "mv /tests/a.py /app && pytest\n";
-  EXPECT_THAT(compare_tests_command(check), HasSubstr("--ignore-missing"));
-  EXPECT_EQ(changed_test("/tests/a.py: FAILED\n"), "/tests/a.py");
-  EXPECT_EQ(changed_test("/tests/a.py: FAILED open or read\n"), "/tests/a.py");
-  EXPECT_EQ(changed_test(""), "");
 }
 
 }  // namespace
