@@ -206,8 +206,10 @@ bool is_of_task(const Task& task, const std::string& program) {
     return false;
   };
   if (is_named(task.instruction)) return true;
-  const auto lies_in = [&](const auto& link) { return program.starts_with(link.first + "/"); };
-  if (std::any_of(task.links.begin(), task.links.end(), lies_in)) return true;  // a folder of the task's
+  const auto lies_in = [&](const auto& link) {
+    return link.second == "/workspace" && program.starts_with(link.first + "/");
+  };
+  if (std::any_of(task.links.begin(), task.links.end(), lies_in)) return true;
   for (const auto& command : task.expectation.commands->commands) {
     if (is_named(command.command, true)) return true;
   }
