@@ -77,16 +77,18 @@ struct HttpServer::Listening {
     const auto end = socket.remote_endpoint(ignored);
     const std::string peer = ignored ? "" : end.address().to_string();
     socket.set_option(tcp::no_delay(true), ignored);
-    const auto visit = [this, peer, &handler](PlainSocket inside) {
-      begin_visit(std::move(inside), peer, limits, handler, numbers, places);
+    const auto visit = [this, peer, &handler](PlainSocket inside, std::function<bool()> more_comes) {
+      begin_visit(std::move(inside), std::move(more_comes), peer, limits, handler, numbers, places);
     };
-    if (!tls) return visit(PlainSocket(std::move(socket)));
+    if (!tls) return visit(PlainSocket(std::move(socket)), nullptr);
     // Taken for as long as the pump holds what it calls.
     const auto place = std::make_shared<HttpPlaces::Place>(places);
     place->use(HttpPlaces::Use::kSilent);
     place->leave_by(begin_tls(
         context, std::move(socket), tls->context(), limits.transfer, [place] { place->use(HttpPlaces::Use::kBusy); },
-        [visit, place](PlainSocket inside) { visit(std::move(inside)); }));
+        [visit, place](PlainSocket inside, std::function<bool()> more_comes) {
+          visit(std::move(inside), std::move(more_comes));
+        }));
   }
   void accept_next(const HttpHandler& handler) {
     if (waiting && places.make_room()) enter(*std::exchange(waiting, std::nullopt), handler);

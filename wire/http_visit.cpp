@@ -62,13 +62,14 @@ HttpRequest request_of(const http::request<http::string_body>& message) {
 
 class HttpVisit : public std::enable_shared_from_this<HttpVisit> {
  public:
-  HttpVisit(PlainSocket socket, std::string peer, const HttpLimits& limits, const HttpHandler& handler,
-            uint64_t& numbers, HttpPlaces& places)
+  HttpVisit(PlainSocket socket, std::function<bool()> more_comes, std::string peer, const HttpLimits& limits,
+            const HttpHandler& handler, uint64_t& numbers, HttpPlaces& places)
       : stream_(std::move(socket)),
         patience_(stream_.get_executor()),
         limits_(limits),
         handler_(handler),
         numbers_(numbers),
+        more_comes_(std::move(more_comes)),
         peer_(std::move(peer)),
         place_(places) {
     place_.leave_by([this] { return leave(); });
@@ -131,11 +132,15 @@ class HttpVisit : public std::enable_shared_from_this<HttpVisit> {
 
   // Closes the connection where another one needs its place.
   bool leave() {
-    char byte;
-    // A request may have come that was not read yet.
-    if (!lingers_ && ::recv(stream_.socket().native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0) return false;
+    if (!lingers_ && has_come()) return false;
     stream_.close();
     return true;
+  }
+  // Whether there is something of a request that was not read yet.
+  bool has_come() {
+    char byte;
+    return ::recv(stream_.socket().native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0 ||
+           (more_comes_ && more_comes_());
   }
 
   void admit() {
@@ -323,6 +328,7 @@ class HttpVisit : public std::enable_shared_from_this<HttpVisit> {
   const HttpLimits& limits_;
   const HttpHandler& handler_;
   uint64_t& numbers_;
+  const std::function<bool()> more_comes_;
   const std::string peer_;
   HttpPlaces::Place place_;
   Use awaiting_ = Use::kSilent;
@@ -339,9 +345,11 @@ class HttpVisit : public std::enable_shared_from_this<HttpVisit> {
        lingers_ = false, awaits_ = false;
 };
 
-void begin_visit(PlainSocket socket, std::string peer, const HttpLimits& limits, const HttpHandler& handler,
-                 uint64_t& numbers, HttpPlaces& places) {
-  std::make_shared<HttpVisit>(std::move(socket), std::move(peer), limits, handler, numbers, places)->begin();
+void begin_visit(PlainSocket socket, std::function<bool()> more_comes, std::string peer, const HttpLimits& limits,
+                 const HttpHandler& handler, uint64_t& numbers, HttpPlaces& places) {
+  std::make_shared<HttpVisit>(std::move(socket), std::move(more_comes), std::move(peer), limits, handler, numbers,
+                              places)
+      ->begin();
 }
 
 }  // namespace tandem::wire

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "wire/http_places.h"
@@ -15,8 +16,9 @@ namespace tandem::wire {
 struct HttpHandler;
 struct HttpLimits;
 
-// `peer`: the address of the client. `numbers`: of requests; the last that was given out.
-void begin_visit(PlainSocket socket, std::string peer, const HttpLimits& limits, const HttpHandler& handler,
-                 uint64_t& numbers, HttpPlaces& places);
+// `more_comes`: whether the client has sent something that is not in the socket yet; empty: never. `peer`: its address.
+// `numbers`: of requests; the last that was given out.
+void begin_visit(PlainSocket socket, std::function<bool()> more_comes, std::string peer, const HttpLimits& limits,
+                 const HttpHandler& handler, uint64_t& numbers, HttpPlaces& places);
 
 }  // namespace tandem::wire

@@ -40,6 +40,12 @@ class TlsServed : public testing::Test {
     handler_.gone = [this](uint64_t) { ++gone_; };
     handler_.tick = [this] {
       if (refreshes_.exchange(false)) refreshed_ = tls_->refresh(true).has_value() ? 1 : 2;
+      ++turns_;
+      turns_.notify_all();
+      if (!holds_) return;
+      holding_ = true;
+      holding_.notify_all();
+      holds_.wait(true);
     };
     thread_ = std::thread([this] { EXPECT_TRUE(server_->serve(handler_, stop_)); });
     if (const char* before = ::getenv("SSL_CERT_FILE")) before_ = before;
@@ -78,6 +84,21 @@ class TlsServed : public testing::Test {
     EXPECT_TRUE(within(60s, [&] { return refreshed_ != 0; }));
     return refreshed_;
   }
+  // The server has seen whatever had been sent to it.
+  void wait_for_turn() {
+    const int turn = turns_;
+    for (int now = turn; now < turn + 2; now = turns_) turns_.wait(now);
+  }
+  // The server does nothing until it is let go on.
+  void hold() {
+    holding_ = false;
+    holds_ = true;
+    holding_.wait(false);
+  }
+  void go_on() {
+    holds_ = false;
+    holds_.notify_all();
+  }
   FileDescriptor raw() const {
     FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_in where{};
@@ -98,7 +119,8 @@ class TlsServed : public testing::Test {
   HttpHandler handler_;
   std::shared_ptr<HttpStream> stream_;
   std::atomic<int> gone_{0}, refreshed_{0};
-  std::atomic<bool> stop_{false}, refreshes_{false}, saw_{false};
+  std::atomic<bool> stop_{false}, refreshes_{false}, saw_{false}, holds_{false}, holding_{false};
+  std::atomic<int> turns_{0};
   std::thread thread_;
   std::string before_;
 };
@@ -157,6 +179,77 @@ TEST_F(TlsPatient, the_oldest_connection_that_has_not_begun_to_shake_hands_makes
   char byte;
   EXPECT_EQ(recv(silent[0].get(), &byte, 1, 0), 0) << "it is closed";
   EXPECT_EQ(recv(silent[3].get(), &byte, 1, MSG_DONTWAIT), -1) << "the last is not";
+}
+
+// A connection after its handshake.
+struct Shaken {
+  explicit Shaken(FileDescriptor descriptor) : socket(std::move(descriptor)) {
+    SSL_set_fd(client.get(), socket.get());
+    EXPECT_EQ(SSL_connect(client.get()), 1);
+  }
+  void ask() {
+    EXPECT_EQ(SSL_write(client.get(), kRequest.data(), static_cast<int>(kRequest.size())),
+              static_cast<int>(kRequest.size()));
+  }
+  // The same as the bytes that go over the line.
+  std::string record() {
+    BIO* const line = BIO_new(BIO_s_mem());
+    SSL_set0_wbio(client.get(), line);
+    ask();
+    char* bytes = nullptr;
+    const auto size = BIO_get_mem_data(line, &bytes);
+    return {bytes, static_cast<size_t>(size)};
+  }
+  std::string answer() {
+    char bytes[256];
+    const int got = SSL_read(client.get(), bytes, sizeof bytes);
+    return {bytes, static_cast<size_t>(std::max(got, 0))};
+  }
+
+  static constexpr std::string_view kRequest = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx";
+  FileDescriptor socket;
+  std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context{SSL_CTX_new(TLS_client_method()), &SSL_CTX_free};
+  std::unique_ptr<SSL, decltype(&SSL_free)> client{SSL_new(context.get()), &SSL_free};
+};
+
+TEST_F(TlsPatient, a_connection_whose_request_has_come_makes_no_room_for_another) {
+  for (const bool is_idle : {false, true}) {
+    std::vector<std::unique_ptr<Shaken>> clients;
+    for (int i = 0; i < 4; ++i) clients.push_back(std::make_unique<Shaken>(raw()));
+    for (auto& client : clients) {
+      if (!is_idle) continue;
+      client->ask();
+      EXPECT_THAT(client->answer(), HasSubstr("200 OK"));
+    }
+    wait_for_turn();
+    hold();
+    // The server finds it first, and then the requests.
+    const auto another = raw();
+    for (auto& client : clients) client->ask();
+    go_on();
+    for (auto& client : clients) EXPECT_THAT(client->answer(), HasSubstr("200 OK")) << is_idle;
+    std::string answer;
+    EXPECT_TRUE(ask("/", "there", &answer)) << "in the place of one that was answered";
+  }
+}
+
+TEST_F(TlsPatient, a_connection_of_which_a_part_of_a_record_has_come_makes_no_room_for_another) {
+  for (const size_t size : {size_t{1}, size_t{5}, size_t{9}}) {  // of its header, all of that, and more
+    Shaken first(raw());
+    wait_for_turn();  // it is the oldest
+    const std::string record = first.record();
+    EXPECT_EQ(send(first.socket.get(), record.data(), size, MSG_NOSIGNAL), static_cast<ssize_t>(size));
+    std::vector<FileDescriptor> silent;
+    for (int i = 0; i < 3; ++i) silent.push_back(raw());
+    wait_for_turn();
+    std::string answer;
+    EXPECT_TRUE(ask("/", "there", &answer));
+    char byte;
+    EXPECT_EQ(recv(silent[0].get(), &byte, 1, 0), 0) << "it made room";
+    EXPECT_EQ(send(first.socket.get(), record.data() + size, record.size() - size, MSG_NOSIGNAL),
+              static_cast<ssize_t>(record.size() - size));
+    EXPECT_THAT(first.answer(), HasSubstr("200 OK")) << size;
+  }
 }
 
 TEST_F(TlsServed, a_client_that_takes_nothing_is_let_go) {
