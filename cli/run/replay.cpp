@@ -191,12 +191,34 @@ Result<int> replay_step(const ReplayOptions& options) {
   return same ? kDone : kFailed;
 }
 
+// As the books have it; nothing where it was not admitted.
+Result<std::optional<rollout::EpisodeRecord>> record_of(const ReplayOptions& options, const Recorded& recorded) {
+  std::optional<rollout::EpisodeRecord> found;
+  TRY(rollout::read_episodes(
+      options.run, [&] { return run::plan_of(recorded.config, options.run); },
+      [&](const rollout::EpisodeRecord& record) {
+        if (record.episode == options.episode) found = record;
+        return Status();
+      }));
+  return found;
+}
+
 // The last attempt of it whose tokens are there.
-Result<rollout::Trajectory> trajectory_of(const ReplayOptions& options) {
-  const auto store = TRY(rollout::TrajectoryStore::open_to_read(fs::path(options.run) / "trajectories"));
+Result<rollout::Trajectory> trajectory_of(const ReplayOptions& options,
+                                          const std::optional<rollout::EpisodeRecord>& record) {
+  const fs::path folder = fs::path(options.run) / "trajectories";
+  const auto store = TRY(rollout::TrajectoryStore::open_to_read(folder));
   for (uint32_t attempt = 64; attempt-- > 0;) {
     const rollout::EpisodeKey key{options.episode, attempt};
     if (store.contains(key)) return store.read(key);
+  }
+  // What the model ended is told to the books only once its tokens are stored.
+  const bool is_lost = record && record->commit && rollout::is_of_policy(record->commit->outcome);
+  if (is_lost) {
+    const fs::path log = folder / "episodes.log";
+    const std::string reason = fs::exists(log) ? "its record is damaged or was cut off" : "the file is not there";
+    return fail(Status::not_found(fmt::format("the trajectory of episode {} is lost: {}", options.episode, reason))
+                    .at(log.string()));
   }
   return fail(Status::invalid(fmt::format("episode {} has no tokens; it was not admitted, not sampled, or dropped",
                                           options.episode))
@@ -206,7 +228,8 @@ Result<rollout::Trajectory> trajectory_of(const ReplayOptions& options) {
 
 Result<int> replay_episode(const ReplayOptions& options) {
   const Recorded recorded = TRY(read_recorded_run(options.run));
-  const auto trajectory = TRY(trajectory_of(options));
+  const auto record = TRY(record_of(options, recorded));
+  const auto trajectory = TRY(trajectory_of(options, record));
   std::set<uint64_t> versions;
   size_t tokens = 0;
   for (size_t i = 1; i < trajectory.tokens.size(); ++i) {
@@ -214,13 +237,7 @@ Result<int> replay_episode(const ReplayOptions& options) {
     versions.insert(trajectory.versions[i]);
     ++tokens;
   }
-  float temperature = 1;
-  TRY(rollout::read_episodes(
-      options.run, [&] { return run::plan_of(recorded.config, options.run); },
-      [&](const rollout::EpisodeRecord& record) {
-        if (record.episode == options.episode) temperature = record.temperature;
-        return Status();
-      }));
+  const float temperature = record ? record->temperature : 1;
   std::vector<float> logprobs(trajectory.tokens.size(), std::nanf(""));
   std::optional<Replay> replay;
   for (const uint64_t version : versions) {

@@ -241,6 +241,29 @@ TEST_F(Replay, of_an_episode_has_the_logprobs_that_were_sampled) {
   EXPECT_NE(text(output()).find("episode 1000000 has no tokens"), std::string::npos) << text(output());
 }
 
+TEST_F(Replay, of_an_episode_whose_trajectory_is_damaged_or_gone_names_the_file) {
+  const fs::path copy = root() / "lost-trajectory", log = copy / "trajectories" / "episodes.log";
+  fs::copy(recorded(), copy, fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+  const auto expect_lost = [&](const std::string& episode, const char* reason) {
+    EXPECT_EQ(replay(copy, {"--episode", episode, "--json"}), 5) << text(output());
+    const std::string why = answer().value("refused", "");
+    EXPECT_NE(why.find(log.string()), std::string::npos) << text(output());
+    EXPECT_NE(why.find("the trajectory of episode " + episode + " is lost: "), std::string::npos) << why;
+    EXPECT_NE(why.find(reason), std::string::npos) << why;
+  };
+  std::string bytes = text(log);
+  // The first record: which episode it is of stands in its head.
+  const size_t head = bytes.find("\"episode\":");
+  ASSERT_NE(head, std::string::npos);
+  const std::string episode = std::to_string(std::stoi(bytes.substr(head + 10)));
+  bytes.replace(200, 4, "XXXX");
+  ASSERT_TRUE(write_file(log, bytes));
+  expect_lost(episode, "damaged");
+  fs::remove_all(log.parent_path());
+  expect_lost(episode, "not there");
+  EXPECT_EQ(replay(copy, {"--episode", "1000000"}), 2) << "there is no such episode";
+}
+
 // What is sampled to learn from is of the policy at its temperature, what measures of the model at 1.
 TEST_F(Replay, of_episodes_at_a_temperature_has_the_logprobs_that_were_sampled) {
   const fs::path run_dir = root() / "tempered";
