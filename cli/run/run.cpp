@@ -1,11 +1,8 @@
 // `tandem run`.
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <optional>
-#include <set>
 #include <thread>
 
 #include "base/json_line.h"

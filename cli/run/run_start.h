@@ -70,7 +70,7 @@ Result<bool> is_done(RunStart& start);
 // Checks what the config names: models, tasks, losses, devices, keys. Warns of too little memory. kInvalid, kUnfit.
 Status check_start(RunStart& start);
 
-// What `run_dir` will grow by with a model of the config in `model`.
+// What a run directory will grow by with the model in the folder `model`.
 Result<run::DiskGrowth> growth_of(const run::RunConfig& config, const fs::path& model);
 
 }  // namespace tandem::cli

@@ -124,10 +124,12 @@ class ShellReader {
     return "$";
   }
 
-  // What stands between `<<END` and END: for a shell, or for nobody.
+  // What stands between `<<END` and END: for a shell, or for nobody. Where no END follows it was none, as in
+  // `(( 1 << bits ))`.
   void read_texts_in_place() {
     for (const auto& end : ends_) {
       const size_t begin = at_;
+      bool has_end = false;
       while (at_ < text_.size()) {
         const size_t stop = std::min(text_.find('\n', at_), text_.size());
         const auto line = text_.substr(at_, stop - at_);
@@ -135,8 +137,10 @@ class ShellReader {
         at_ = std::min(stop + 1, text_.size());
         if (trim(line) != end) continue;
         add_all(text_.substr(begin, before - begin));
+        has_end = true;
         break;
       }
+      if (!has_end) at_ = begin;
     }
     ends_.clear();
   }
@@ -269,8 +273,8 @@ std::set<std::string> functions_of(std::string_view text) {
 std::vector<std::string> called_by_shell(std::string_view text, const std::set<std::string>& functions) {
   auto called = ShellReader(text, functions, 0).read();
   // Of Python, node and Perl in quotes and in place.
-  constexpr std::array<std::string_view, 8> kStart = {"child_process", "system(", "subprocess", "os.system",
-                                                      "popen",         "os.exec", "pexpect",    "spawn"};
+  constexpr std::array<std::string_view, 7> kStart = {"child_process", "system(", "subprocess", "popen",
+                                                      "os.exec",       "pexpect", "spawn"};
   if (std::ranges::none_of(kStart, [&](auto word) { return text.find(word) != std::string_view::npos; })) return called;
   for (size_t at = text.find_first_of("'\""); at != std::string_view::npos; at = text.find_first_of("'\"", at + 1)) {
     const auto before = trim(text.substr(0, at));

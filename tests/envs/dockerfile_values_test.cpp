@@ -12,8 +12,6 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-const std::string kInApp = "FROM debian:12\nWORKDIR /app\n";
-
 class Dockerfile : public Recipe {};
 
 TEST_F(Dockerfile, options_of_SHELL_count) {

@@ -11,8 +11,6 @@ namespace {
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-const std::string kBeginsInApp = "FROM debian:12\nWORKDIR /app\n";
-
 class HarborStart : public Recipe {};
 
 TEST_F(HarborStart, what_a_container_is_started_with_goes_before_ENV) {
@@ -24,7 +22,7 @@ TEST_F(HarborStart, what_a_container_is_started_with_goes_before_ENV) {
       "t/tests/test.sh",
       "test \"$A $B $C $D\" = 'toml compose file file/file' && test \"$(cat /app/solved)\" = \"$A $B $C $D\" && "
       "echo 1 > /logs/verifier/reward.txt || echo 0 > /logs/verifier/reward.txt\n");
-  const auto file = kBeginsInApp + "ENV A=file B=file C=file\nENV D=$A/$B\nRUN echo \"$A $B [$ONLY]\" > f\n";
+  const auto file = kInApp + "ENV A=file B=file C=file\nENV D=$A/$B\nRUN echo \"$A $B [$ONLY]\" > f\n";
   EXPECT_EQ(run(file, "cat f; echo $A $B $C $D $ONLY"), "file file []\ntoml compose file file/file c\n");
   EXPECT_THAT(validate(*task_of(file), *backend_, 1).findings, IsEmpty());
 }
@@ -34,19 +32,19 @@ TEST_F(HarborStart, the_folder_of_task_toml_goes_before_WORKDIR) {
     scratch_.put("t/task.toml", "version = \"1.0\"\n[environment]\nworkdir = \"" + folder + "\"\n");
   };
   begin_in("/app/sub/");
-  EXPECT_EQ(run(kBeginsInApp + "RUN echo 1 > f\n", "pwd; cat ../f"), "/app/sub\n1\n");
+  EXPECT_EQ(run(kInApp + "RUN echo 1 > f\n", "pwd; cat ../f"), "/app/sub\n1\n");
   scratch_.put("t/solution/solve.sh", "pwd > out\n");
   scratch_.put("t/tests/test.sh",
                "test \"$(pwd) $(cat out)\" = '/app/sub /app/sub' && test -e /app/f && echo 1 > "
                "/logs/verifier/reward.txt || echo 0 > /logs/verifier/reward.txt\n");
-  EXPECT_THAT(validate(*task_of(kBeginsInApp + "RUN echo 1 > f\n"), *backend_, 1).findings, IsEmpty());
+  EXPECT_THAT(validate(*task_of(kInApp + "RUN echo 1 > f\n"), *backend_, 1).findings, IsEmpty());
   begin_in("/app");
   EXPECT_EQ(run("FROM x\nWORKDIR /app/sub\nRUN echo 1 > f\n", "pwd; cat sub/f"), "/app\n1\n");
   begin_in("/srv");
   EXPECT_EQ(run("FROM x\n", "pwd"), "/srv\n");
   for (const char* other : {"/srv", "/"}) {
     begin_in(other);
-    EXPECT_THAT(run(kBeginsInApp, "pwd"),
+    EXPECT_THAT(run(kInApp, "pwd"),
                 HasSubstr(std::string("the last WORKDIR is /app, task.toml has environment.workdir ") + other + ";"));
   }
 }
@@ -63,7 +61,7 @@ TEST_F(HarborStart, a_solution_with_line_ends_of_windows_is_named) {
                "test -e /app/out && echo 1 > /logs/verifier/reward.txt || echo 0 > "
                "/logs/verifier/reward.txt\n");
   scratch_.put("t/solution/solve.sh", "set -e\r\necho 1 > /app/out\r\n");
-  EXPECT_THAT(validate(*task_of(kBeginsInApp), *backend_, 1).findings,
+  EXPECT_THAT(validate(*task_of(kInApp), *backend_, 1).findings,
               testing::Contains(HasSubstr("solve.sh has line ends of Windows (CRLF)")));
 }
 

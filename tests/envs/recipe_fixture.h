@@ -11,6 +11,8 @@
 
 namespace tandem::envs {
 
+inline const std::string kInApp = "FROM debian:12\nWORKDIR /app\n";
+
 class Recipe : public SandboxTest {
  protected:
   Recipe() {

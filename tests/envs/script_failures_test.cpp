@@ -57,9 +57,9 @@ TEST(CalledPrograms, of_functions_and_texts_in_place_are_read) {
   const std::string text =
       "run_it() { \"$@\"; }\nfunction f {\n first x\n}\nrun_it second . x\ncheck() { eval \"$2\"; }\n"
       "check \"has x\" \"third -e .x\"\ncat > a <<'END'\nIt's a note\nEND\nfourth x\nbash <<-E\n\tfifth\n\tE\n"
-      "nice -n 10 timeout -k 5 30 sixth . x\ngrep -q <<< \"It's\" a; seventh\n";
+      "nice -n 10 timeout -k 5 30 sixth . x\ngrep -q <<< \"It's\" a; seventh\n(( x << 2 ))\neighth\n";
   const auto called = called_by_shell(text, functions_of(text));
-  for (const char* name : {"first", "second", "third", "fourth", "fifth", "sixth", "seventh"})
+  for (const char* name : {"first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth"})
     EXPECT_THAT(called, Contains(name));
 }
 
