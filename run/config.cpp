@@ -37,8 +37,13 @@ AdvantageKind advantage_of_groups(const trainer::Algorithm& algorithm) {
   return trainer::is_of_whole_batch(algorithm) ? AdvantageKind::kReturns : algorithm.advantage;
 }
 
+bool takes_functions(const trainer::Algorithm& algorithm) {
+  return trainer::is_function(algorithm) || algorithm.advantage == AdvantageKind::kTorch;
+}
+
 void set_advantages(const trainer::Algorithm& algorithm, rollout::RunPlan& plan) {
   plan.advantage = advantage_of_groups(algorithm);
+  plan.episode_metrics = takes_functions(algorithm) || std::ranges::any_of(algorithm.parts, takes_functions);
   for (const trainer::Algorithm& part : algorithm.parts) {
     for (const std::string& kind : part.kinds) {
       plan.advantages[kind] = {

@@ -131,6 +131,7 @@ class Trainer {
       added = {
           {entry.getEpisode(), entry.getAttempt()}, entry.getGroup(), entry.getAdvantage(), {}, entry.getKind().cStr()};
       for (const double reward : entry.getTurnRewards()) added.turn_rewards.push_back(reward);
+      for (const auto metric : entry.getMetrics()) added.metrics[metric.getName()] = metric.getValue();
     }
     apply(WorkOrder::Ordered{std::move(batch)});
   }

@@ -32,7 +32,7 @@
 
 namespace tandem::wire {
 
-constexpr uint16_t kProtocolVersion = 6;
+constexpr uint16_t kProtocolVersion = 7;
 
 // As the run of a listening socket: it serves every run, and answers each as one of its own.
 constexpr uint64_t kEveryRun = 0;

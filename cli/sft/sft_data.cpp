@@ -64,14 +64,16 @@ Result<trainer::SampleSet> read_samples(const SftConfig& config, const trainer::
       renderer, {.max_tokens = std::min(data.max_tokens, renderer.config().max_positions),
                  .min_reward = data.min_reward,
                  .validation_share = data.validation_share,
-                 .on_mistake = data.on_error == "skip" ? trainer::OnMistake::kSkip : trainer::OnMistake::kStop});
+                 .on_mistake = data.on_error == "skip" ? trainer::OnMistake::kSkip : trainer::OnMistake::kStop,
+                 .pairs = config.on_pairs()});
   const auto add = [&](const std::string& path, Purpose purpose) {
     std::error_code error;
     if (!fs::is_directory(path, error)) return reader.add_file(path, purpose);
+    if (config.on_pairs()) return reader.add_mistake(path + ": is a folder, not a file of pairs");
     if (Status status = add_run(path, config.model, purpose, reader); !status.ok())
       reader.add_mistake(status.to_string());
   };
-  for (const auto& path : data.train) add(path, Purpose::kTrain);
+  for (const auto& path : config.on_pairs() ? data.preferences : data.train) add(path, Purpose::kTrain);
   for (const auto& path : data.validation) add(path, Purpose::kValidate);
   return reader.finish();
 }

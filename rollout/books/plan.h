@@ -82,6 +82,7 @@ struct RunPlan {
   // a part of the batch, and of what it learns from nothing.
   int dynamic_sampling = 0;
   bool leave_out_truncated = false;  // truncated episodes count in the baseline of their group, and are not trained
+  bool episode_metrics = false;      // batches carry them: functions of the user's own may take them
   BranchRule branch;
   int steal_from = 8;  // a dry worker takes from one that holds at least so many more, and two; 0: never
   friend bool operator==(const RunPlan&, const RunPlan&) = default;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <numeric>
 
 #include "kernels/optimizer.h"
 
@@ -343,16 +344,9 @@ Result<StepMetrics> Learner::imitate(std::span<const Sample> samples) {
 }
 
 Result<double> Learner::evaluate(std::span<const Sample> samples) {
-  StepMetrics metrics;
-  const auto outcomes = TRY(accumulate(
-      samples,
-      [&](size_t, const TokenLogprobs& at, std::vector<double>&, Outcome& outcome) {
-        for (const double logprob : at.logprobs) outcome.loss -= logprob;
-      },
-      metrics));
-  double sum = 0;
-  for (const Outcome& outcome : outcomes) sum += outcome.loss;
-  return metrics.trained_tokens > 0 ? sum / static_cast<double>(metrics.trained_tokens) : 0.0;
+  const auto sums = TRY(sums_of_logprobs(samples));
+  const double tokens = trained_tokens(samples);
+  return tokens > 0 ? -std::accumulate(sums.begin(), sums.end(), 0.0) / tokens : 0.0;
 }
 
 }  // namespace tandem::trainer

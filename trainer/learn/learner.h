@@ -31,6 +31,7 @@
 #include "trainer/learn/optimizer.h"
 #include "trainer/learn/own_functions.h"
 #include "trainer/learn/parts.h"
+#include "trainer/learn/preference_loss.h"
 #include "trainer/learn/ranks.h"
 #include "trainer/learn/sequence_loss.h"
 #include "trainer/learn/slots.h"
@@ -57,6 +58,8 @@ struct Sample {
   // The experts that the sampler's tokens went to, which the passes of the model that learns take, too; empty: they
   // choose. Reference models and teachers choose by themselves.
   ExpertRoutes routes = {};
+  // Of the episode, by name: what functions of the user's own may take. Empty where none does.
+  std::map<std::string, double> metrics = {};
   // Samples of one number, of one group, share their first `trunk_tokens` tokens, which were drawn once; below 0: none.
   int64_t trunk = -1;
   uint32_t trunk_tokens = 0;
@@ -181,6 +184,13 @@ class Learner {
   void use(OwnFunctions functions) { functions_ = std::move(functions); }
   // One step on demonstrations: mean negative log-likelihood of the trained tokens.
   Result<StepMetrics> imitate(std::span<const Sample> samples);
+  // One step on pairs of answers, as preference_loss() has them; `reference` are their sums_of_logprobs() under the
+  // model that the training started from. Of the answers of a pair only the trained tokens count, one at least. A
+  // second forward pass comes first, since the loss is of whole answers.
+  Result<StepMetrics> prefer(std::span<const Sample> answers, std::span<const double> reference,
+                             const PreferenceLoss& loss);
+  // Of each sample the sum over its trained tokens; no step.
+  Result<std::vector<double>> sums_of_logprobs(std::span<const Sample> samples);
   // The mean negative log-likelihood; no step.
   Result<double> evaluate(std::span<const Sample> samples);
 
