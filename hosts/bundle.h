@@ -1,4 +1,4 @@
-// What a run needs on a host beside what is made for it: the files of its model, its tasks and its profile.
+// Files of a run that its hosts need: model, tasks and profile.
 #pragma once
 
 #include <string>
@@ -16,7 +16,6 @@ inline constexpr const char *kHomeModel = "model", *kHomeTasks = "tasks", *kHome
 struct Bundle {
   std::vector<HomeFile> files;
   std::vector<fs::path> sources;  // of each file, on this machine
-  uint64_t bytes() const;
 };
 
 // All files below `folder`, as files below `to` of the home; or `folder` itself where it is a file. A symbolic link
