@@ -104,7 +104,6 @@ class Source {
   void send_again(Time now, Turn& turn);
   void settle(Turn& turn);
   Request request_of(const Sent& sent) const;
-  bool is_live() const { return state_ == State::kCopying || state_ == State::kWhole; }
 
   const Terms terms_;
   State state_ = State::kComparing;
