@@ -1,5 +1,5 @@
-// The operations that a Tape records, and what it remembers of them; forward in tape.cpp, backward in
-// tape_backward.cpp, of latent attention in tape_latent.cpp.
+// The operations that a Tape records; forward in tape.cpp, backward in tape_backward.cpp, of latent attention in
+// tape_latent.cpp.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace tandem::trainer {
 
 using kernels::bf16;
 
-// Memory that is handed out front to back and taken back all at once.
+// A bump allocator; everything is freed at once.
 template <typename T>
 class Arena {
  public:
