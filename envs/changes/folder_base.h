@@ -36,8 +36,7 @@ struct FolderBase {
 // kMostListedFiles.
 Result<FolderBase> folder_base(const std::filesystem::path& folder, const LeavesOut& leaves_out);
 
-// What the files of a sandbox that begins on it (SandboxSpec::below) are against the folder. Sorted by path. Ends what
-// runs there.
+// Changes of a sandbox that begins on the folder (SandboxSpec::below). Sorted by path. Ends what runs there.
 Result<std::vector<Change>> changes_on(Sandbox& sandbox, const FolderBase& base);
 
 }  // namespace tandem::envs

@@ -34,7 +34,7 @@ struct PackageAnswer {
   std::string body;         // where there is no file
   FileDescriptor file;      // to be sent from its beginning
   uint64_t file_bytes = 0;  // of it
-  std::string refused;      // why it is not to be had here, for the model to read; the body says the same
+  std::string refused;      // why it is not available here, for the model to read; the body says the same
   // Why it could not be had although it was allowed: a failure of the infrastructure, which fails the call that asked.
   std::string broken;
 };
@@ -53,7 +53,7 @@ class PackageService {
   virtual std::string install_python(std::span<const std::string> requirements) const = 0;
   // Equal where the same commands install the same.
   virtual std::string identity() const = 0;
-  // What a model is told of it, one sentence.
+  // A sentence about it for the model.
   virtual std::string told() const = 0;
 };
 

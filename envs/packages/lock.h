@@ -62,7 +62,7 @@ class PackageLock {
   const fs::path& file() const { return file_; }
 
  private:
-  // What was read of the file.
+  // The content of the file.
   struct Known {
     LockedFiles files;
     uint64_t page_bytes = 0;

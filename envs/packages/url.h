@@ -16,7 +16,7 @@ struct Url {
 
   // kInvalid for other schemes, names and passwords, and bytes that readers take differently.
   static Result<Url> parse(std::string_view text);
-  // What a page at this address means by `reference`. A path that leads above the root is kInvalid.
+  // Resolves `reference` of a page at this address. A path that leads above the root is kInvalid.
   Result<Url> resolve(std::string_view reference) const;
   std::string to_string() const { return scheme + "://" + host + path; }
   friend bool operator==(const Url&, const Url&) = default;

@@ -52,7 +52,7 @@ std::optional<uint32_t> mode_in_base(const BaseTree& base, const std::string& pa
 // The content of a file of the base. kNotFound where there is none, or it is a link itself.
 Result<std::string> read_base_file(const BaseTree& base, const std::string& path);
 
-// What is other below `root` than in the base of this manifest, within the bounds of collect_files.
+// Changes below `root` against the base of this manifest, within the bounds of collect_files.
 Collected collect_changes(const std::filesystem::path& root, std::string_view manifest);
 
 // Of a workspace that holds a copy of the base: the same.

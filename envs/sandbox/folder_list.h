@@ -1,4 +1,4 @@
-// What lies in a folder, by types, sizes and times alone; and what is other in a workspace that began on that folder.
+// Lists a folder by types, sizes and times, and finds changes of a workspace that began on it.
 //
 // No content is read but that of files that are other. A file is the folder's own where its path, type, mode, size,
 // times of modification and change, and number are: no program in a sandbox can set the time of change. So the
@@ -85,7 +85,7 @@ struct FolderPage {
   uint64_t left = kLargestChanged;      // of content, in this part and all that follow
 };
 
-// What a workspace holds that its folder did not hold when it began, nor holds now.
+// Changes of a workspace against both its folder at the beginning and its folder now.
 struct FolderDifference {
   std::vector<TreeEntry> other;   // changed, or new; folders where their mode is other
   std::vector<std::string> gone;  // what was there at the beginning; nothing that cannot be looked at by now

@@ -1,4 +1,4 @@
-// What .gitignore files leave out, as git reads them.
+// Rules of .gitignore files, as git applies them.
 //
 // Names, globs, `!` that takes back, `/` at the end for folders alone, `/` elsewhere for paths from the folder of the
 // file; a later rule wins over an earlier one. What lies in a folder that is left out cannot be taken back: whoever

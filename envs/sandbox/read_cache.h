@@ -28,7 +28,7 @@ class ReadCache {
   explicit ReadCache(size_t most_bytes = size_t{64} << 20) : most_bytes_(most_bytes) {}
 
   std::optional<ToolOutcome> find(const ContentDigest& key);
-  // What is larger than a sixteenth of the cache is left out.
+  // Entries larger than a sixteenth of the cache are not kept.
   void keep(const ContentDigest& key, const ToolOutcome& outcome);
 
   struct Counters {

@@ -1,4 +1,4 @@
-// What is in the root of a sandbox, whoever builds it.
+// The contents of a sandbox's root, for all backends.
 #pragma once
 
 #include <array>

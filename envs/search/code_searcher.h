@@ -35,7 +35,7 @@ class CodeSearcher {
   static Result<std::unique_ptr<CodeSearcher>> load(const fs::path& encoder, int threads);
 
   const IndexModel& model() const { return model_; }
-  // What views begin from. Before the first call.
+  // Sets the state that views begin from. Call before the first search.
   void begin_from(CodeIndex index) { base_ = std::make_shared<const CodeIndex>(std::move(index)); }
   CodeIndex view() const { return CodeIndex::over(base_); }
   // Vectors that need not be computed, whatever pieces a sandbox has. Before the first call.

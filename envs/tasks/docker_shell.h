@@ -1,4 +1,4 @@
-// What RUN of a Dockerfile runs, and in which shell.
+// The commands of RUN in a Dockerfile, and their shell.
 #pragma once
 
 #include <string>

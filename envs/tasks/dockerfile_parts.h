@@ -1,4 +1,4 @@
-// What single instructions of a Dockerfile say.
+// Parses single instructions of a Dockerfile.
 #pragma once
 
 #include <string>
@@ -49,7 +49,7 @@ bool runs_python(const std::string& command);
 
 std::string network_user_of_lines(const std::string& command);
 
-// What makes a virtual environment; "" where nothing does.
+// The command that makes a virtual environment; "" for none.
 std::string maker_of_python(const std::string& command);
 
 }  // namespace tandem::envs

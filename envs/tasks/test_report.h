@@ -1,4 +1,4 @@
-// What pytest and unittest print, as names of tests and how they ended.
+// Parses output of pytest and unittest into names of tests and their results.
 //
 // Read are pytest's summary (-rA) and its verbose lines (-v), and unittest's verbose lines (-v). A name is as its
 // runner writes it: "tests/test_a.py::test_b[1]", "test_b (tests.test_a.TestA)". Pure functions; bounded by their

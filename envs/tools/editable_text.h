@@ -21,7 +21,7 @@ class EditableText {
 
   const std::string& text() const { return text_; }
 
-  // What a model gives for this file, in the same form.
+  // Converts a model's text for this file to the same form.
   std::string adapted(std::string_view given) const;
 
   // The file with `edited` in place of text(). New lines end as the lines that they stand in place of, or beside.

@@ -79,7 +79,7 @@ const Tool* find_tool(std::string_view name);
 // a name that is none, one that is there twice, and codebase_search without an encoder.
 Result<std::vector<std::string>> choose_tools(std::span<const std::string> names, WithSearch search = WithSearch::kNo);
 
-// What a call with these arguments does, which need not have been checked: a tool of several commands may only read.
+// The effect of a call with these (perhaps unchecked) arguments: some commands of a tool only read.
 ToolEffect effect_of(const Tool& tool, const Json& arguments);
 
 // The OpenAI `tools` array.
