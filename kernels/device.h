@@ -1,4 +1,4 @@
-// What computes, as a config or a command line names it: a value.
+// A device, as a config or a command line names it. A value.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct Device {
   Kind kind = Kind::kAuto;
   std::optional<Isa> isa = {};  // of a CPU; none: the fastest
   int index = 0;                // of a GPU, real or emulated
-  // What a GPU adds up products with: tensor cores, or chains of fused multiply-adds, whose bits are those of AVX2.
+  // How a GPU computes products: by tensor cores, or by chains of fused multiply-adds, whose bits are those of AVX2.
   enum class Kernels : uint8_t { kExact, kTensor };
   Kernels kernels = Kernels::kExact;
 

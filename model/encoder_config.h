@@ -1,4 +1,4 @@
-// What the files of a sentence encoder say about it: a BERT that makes one vector of a text.
+// The config of a sentence encoder, a BERT that maps a text to one vector.
 //
 // Read are config.json of `model_type` "bert" and, where they are there, the files of sentence-transformers:
 // modules.json with the pooling that it names, and sentence_bert_config.json. Whatever would change an embedding and is

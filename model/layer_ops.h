@@ -1,5 +1,5 @@
-// What the operations of engine and trainer have in common: the call of each kernel with its arguments, so that both
-// make the same call. They differ in where results lie and what is remembered, which is in those who derive from this.
+// Operations shared by engine and trainer: the call of each kernel with its arguments, so that both make the same call.
+// They differ in where results lie and what is remembered, which is in those who derive from this.
 //
 // Thread safety: none. Between `begin` and the end of the pass stream, weights and `adapted` must live.
 #pragma once

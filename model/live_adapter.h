@@ -38,7 +38,7 @@ class LiveAdapter {
   static Result<std::shared_ptr<const LiveAdapter>> create(kernels::Stream& stream, const Adapter& adapter,
                                                            const ParameterLayout& layout, WeightFormat format);
 
-  // What `read_adapter` and it do; an error names the file.
+  // Reads an adapter and prepares it; an error names the file.
   static Result<std::shared_ptr<const LiveAdapter>> read(kernels::Stream& stream, const fs::path& directory,
                                                          const Weights& weights);
 

@@ -38,10 +38,10 @@ class Weights {
     size_t all() const { return flat + wire + panels; }
     friend bool operator==(const Memory&, const Memory&) = default;
   };
-  // What `create` and `pack` of such weights take, without taking it.
+  // Memory that `create` and `pack` of such weights would allocate.
   static Result<Memory> memory_of(const ModelConfig& config, bool for_training,
                                   WeightFormat format = WeightFormat::kBf16);
-  // What these have taken.
+  // Memory that these have allocated.
   Memory memory() const;
 
   const ModelConfig& config() const { return config_; }
@@ -68,8 +68,8 @@ class Weights {
   // The fp32 numbers of a parameter that is split into three.
   std::vector<float> split_values(int parameter) const;
 
-  // What is sent: `flat`, or parameter by parameter the codes and then the scales of what is quantised (each expert
-  // in blocks of its own), bf16 of the rest.
+  // The published bytes: `flat`, or parameter by parameter the codes and then the scales of what is quantised (each
+  // expert in blocks of its own), bf16 of the rest.
   std::span<std::byte> wire();
   std::span<const std::byte> wire() const { return const_cast<Weights*>(this)->wire(); }
 
