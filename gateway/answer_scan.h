@@ -1,4 +1,4 @@
-// What an answer says of itself as it passes: its tokens, and the id that later requests go on from.
+// Reads token counts, and the id for later requests, from an answer as it passes.
 //
 // Thread safety: none; one owner.
 #pragma once

@@ -31,7 +31,7 @@ struct Exchange {
   wire::HttpReply reply;
   std::string id;  // in the log of usage
 
-  // What was tried: from sending it to the end of that, with the upstream's name.
+  // An attempt: from sending to its end, with the upstream's name.
   std::vector<serve::TraceSpan> tries;
 
   // Of the upstream that has it now.

@@ -1,4 +1,4 @@
-// What a gateway shows of itself.
+// Status pages of a gateway.
 //
 // Pure; the gateway's loop calls them.
 #pragma once

@@ -36,7 +36,7 @@ class Line {
   };
   explicit Line(Terms terms) : terms_(std::move(terms)) {}
 
-  // What a process there has said, from `offset` of its log on.
+  // Log output of a process there, from `offset` on.
   struct Said {
     std::string log;  // name of its file
     std::string text;

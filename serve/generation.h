@@ -1,4 +1,4 @@
-// What a request asks of an engine, whatever the endpoint: prompts, how to sample, how the answer is read.
+// The generation that a request asks for, independent of the endpoint: prompts, sampling, parsing of the answer.
 //
 // Values; see fields of docs/serving.md for what each means.
 #pragma once
@@ -27,7 +27,7 @@ struct Generation {
   int answers() const { return static_cast<int>(prompts.size()) * n; }
 };
 
-// What requests are read against. Belongs to the thread that prepares the requests of a model.
+// The view of a model for parsing requests. Belongs to the thread that prepares its requests.
 struct ModelView {
   std::string name;  // that the request asks for
   const TextSide& text;
