@@ -1,4 +1,4 @@
-// What all benchmarks share: timing, the machine's limits, and a model to run.
+// Helpers of all benchmarks: timing, the machine's limits, and a model to run.
 #pragma once
 
 #include <algorithm>

@@ -15,8 +15,8 @@
 
 namespace tandem::cli {
 
-// What a subcommand does once its flags are parsed; the result is the exit code. A Status becomes a message on stderr
-// and an exit code by its kind: kInvalid 2, kUnfit 3, everything else 1.
+// Runs a subcommand once its flags are parsed; returns the exit code. A Status becomes a message on stderr and an exit
+// code by its kind: kInvalid 2, kUnfit 3, everything else 1.
 using Action = std::function<Result<int>()>;
 using AddCommand = Action (*)(CLI::App& command);
 

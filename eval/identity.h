@@ -1,4 +1,5 @@
-// What an evaluation is of: two evaluations of one identity measure the same thing, and a folder holds one of them.
+// The identity of an evaluation: two evaluations with one identity measure the same thing, and a folder holds one of
+// them.
 //
 // Gates, concurrency and limits of time are not part of it: they may change between calls on one folder.
 #pragma once

@@ -1,4 +1,4 @@
-// What is kept of a sample: one attempt of a model at one task, from its beginning to its verdict. A value.
+// The record of a sample: one attempt of a model at one task, from its beginning to its verdict. A value.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace tandem::eval {
 
-// What the model did, counted over its calls.
+// Counts over the model's calls.
 struct Behaviour {
   int edits = 0;               // calls that changed files
   int reads_before_edit = 0;   // calls that only read, before the first edit

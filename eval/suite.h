@@ -26,7 +26,7 @@ struct Gates {
   bool no_cheats = false;               // no flagged sample
 };
 
-// What samples cost. With no price at all a token costs 1.
+// Prices of samples. Without any price a token costs 1.
 struct Prices {
   double million_prompt_tokens = 0, million_completion_tokens = 0, sample_hour = 0;
 };

@@ -1,4 +1,4 @@
-// What a model directory, an adapter or a file of weights is, and all that stands in the way of using it.
+// Inspects a model directory, an adapter or a file of weights, and finds everything that prevents its use.
 #pragma once
 
 #include "base/file.h"

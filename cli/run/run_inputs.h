@@ -1,4 +1,4 @@
-// What a run directory gets before its roles start: the model, a teacher, the harness profile.
+// Prepares a run directory before its roles start: model, teacher, harness profile.
 #pragma once
 
 #include "base/file.h"

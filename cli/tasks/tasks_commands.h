@@ -1,4 +1,4 @@
-// What `tandem tasks` does, one function a subcommand; each returns the exit code.
+// Subcommands of `tandem tasks`, one function each; they return the exit code.
 #pragma once
 
 #include <cstdint>
