@@ -1,4 +1,4 @@
-// What a model directory holds, in one name: the same wherever its files lie, another when they are written anew.
+// A digest of a model directory: independent of its path, different when its files are written anew.
 #pragma once
 
 #include <string>
