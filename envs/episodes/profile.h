@@ -43,7 +43,7 @@ Profile default_profile();
 Result<Profile> read_profile(const fs::path& file);
 // The profile in a model's folder; `otherwise` where it has none.
 Result<Profile> profile_of_model(const fs::path& model_directory, const Profile& otherwise);
-// What read_profile reads, with a digest of the content as its name.
+// Writes the format of read_profile, with a digest of the content as the name.
 std::string to_yaml(const Profile& profile);
 std::string digest_of(const Profile& profile);  // hexadecimal
 

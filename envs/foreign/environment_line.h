@@ -12,7 +12,7 @@
 
 namespace tandem::envs {
 
-// What is told, and not asked, is given up then.
+// Timeout of notifications, which have no answer.
 inline constexpr double kSecondsToTell = 5;
 
 class EnvironmentLine {

@@ -1,5 +1,5 @@
-// What answers requests that programs in a sandbox send to the proxy itself, as "GET /pypi/simple/six/": registries of
-// packages, behind one interface, so that sandboxes need not know how they are kept (envs/packages).
+// Answers requests that programs in a sandbox send to the proxy itself, as "GET /pypi/simple/six/": package registries
+// behind one interface, so that sandboxes do not depend on their implementation (envs/packages).
 //
 // Thread safety: all of it; `answer` is called from one thread for each connection, and waits for its upstream.
 #pragma once

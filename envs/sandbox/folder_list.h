@@ -34,7 +34,7 @@ struct FileStamp {
 // Of folders type and mode count, of all else every field.
 bool same_file(const FileStamp& a, const FileStamp& b);
 
-// Of what is there, of a link itself.
+// The stamp of a file; of a link itself.
 std::optional<FileStamp> stamp_of_file(const std::filesystem::path& path);
 
 // Why something of the folder is not to be seen in a sandbox.

@@ -47,8 +47,7 @@ class CodeSearcher {
   // [text][width].
   Result<std::vector<float>> embed(std::span<const std::string> texts);
 
-  // What has changed is taken into the view, and up to `most` of its pieces that are not in those vectors are embedded:
-  // how many were.
+  // Takes changes into the view, and embeds up to `most` of its pieces that have no vectors yet. Returns how many.
   Result<size_t> update(CodeIndex& view, const SourceAccess& access, size_t most = kEmbeddedByCall);
 
   // The best pieces for a query in words. kInvalid for one that cannot be embedded.

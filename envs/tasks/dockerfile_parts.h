@@ -36,7 +36,7 @@ std::string docker_unquoted(const std::string& text);
 // Whether a value speaks of a name that stands before it.
 bool names_itself(const DockerVariables& pairs);
 
-// What ADD unpacks, by its name.
+// Whether ADD unpacks a file of this name.
 bool is_docker_archive(std::string_view source);
 
 // Whether /bin/sh of an image is dash, as in those of Debian and Ubuntu and what is made of them.
