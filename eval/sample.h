@@ -33,7 +33,7 @@ struct SampleResult {
   uint64_t prompt_tokens = 0, completion_tokens = 0;  // of all turns, as far as they are known
   std::string end;                                    // how the agent ended: "answered"
   std::string transcript;                             // path of the file in the folder; empty: none
-  // What the server says has answered, where that is no version of what was asked for. Empty: nothing else was said.
+  // The model that answered according to the server, where it is not a version of the requested one; else empty.
   std::string answered_as = {};
   Behaviour behaviour;
   std::vector<std::string> flags;  // what looks like a cheat (eval/cheats.h)

@@ -70,8 +70,8 @@ struct Suite {
   } env;
   Gates gates;
   Prices prices;
-  // What the model is told and shown: env.profile, else that of the model directory, else that of a small model; with
-  // what `env` says beside it.
+  // The harness profile: env.profile, else that of the model directory, else that of a small model; with the overrides
+  // in `env`.
   envs::Profile profile;
   std::string encoder_id;  // of the encoder that is used: a digest of its files; empty: none
 };

@@ -45,7 +45,7 @@ struct Exchange {
   AnswerScan scan;
 };
 
-// Whose it is, for a process of ours: it takes turns among callers, and keeps apart what is theirs.
+// Names the caller to a process of ours, which schedules callers in turn and separates their data.
 inline constexpr const char* kCallerHeader = "X-Tandem-Caller";
 
 // Of a head: why it is no answer to pass on; nothing where it is one.
@@ -54,7 +54,7 @@ std::optional<Failure> failure_of(const wire::TransferHead& head);
 bool lacks_the_model(const wire::TransferHead& head, std::string_view body);
 bool is_stream(const wire::TransferHead& head);
 
-// What an upstream is sent. Nothing: it has no such path. `limits` has the times.
+// Builds the request to an upstream; empty where it has no such path. `limits` has the timeouts.
 std::optional<wire::TransferRequest> transfer_of(const Exchange& exchange, const UpstreamTerms& terms,
                                                  const wire::TransferRequest& limits);
 // The headers of an answer that clients get.

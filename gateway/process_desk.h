@@ -1,4 +1,4 @@
-// What a server with a process for each model answers about its processes, and hands on to them:
+// Endpoints of a server with a process for each model, about these processes:
 //
 //   GET /processes               each: model, pid, state, since, restarts, memory, last cause
 //   POST /processes/revive       one that has failed is tried again

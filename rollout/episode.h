@@ -36,7 +36,7 @@
 
 namespace tandem::rollout {
 
-// What an episode waits for. In the order of its life.
+// The states of a waiting episode, in the order of its life.
 enum class Waiting : uint8_t {
   kWeights,
   kSandbox,
@@ -282,7 +282,7 @@ class Episode {
   bool waits_for_env() const;
   bool answers(Waiting waiting, uint64_t ask) const { return waiting_ == waiting && sends_ > 0 && ask == ask_; }
   void start(Time now, Actions& actions);
-  // What it waits for now, under a new number; an answer to the one before is not waited for any more.
+  // Sends the current request under a new number; answers to earlier ones are ignored.
   void ask(Time now, Actions& actions);
   void send_ask(Time now, Actions& actions);
   // There is nobody to ask for a sandbox.

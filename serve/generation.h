@@ -42,7 +42,7 @@ struct ModelView {
 
 // Rows of the fields that all endpoints share that sample.
 std::span<const FieldRow> sampling_fields();
-// Those fields into `generation`: sampling, stops, limits, biases. `max_tokens`: the field that bounds an answer;
+// Reads those fields into `generation`: sampling, stops, limits, biases. `max_tokens`: the field that bounds an answer;
 // `otherwise`: where it is missing, 0 for all that there is room for.
 Status read_sampling(Fields& fields, const ModelView& model, std::string_view max_tokens, int otherwise,
                      Generation& generation);

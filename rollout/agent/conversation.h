@@ -85,7 +85,7 @@ class Conversation {
   std::vector<int32_t> without_end(std::span<const int32_t> turn) const;
   // Behind the end of a message of the model that ends `text`.
   size_t end_of_turn(std::string_view text) const;
-  // What the template writes between the turn's end and the next turn, whatever the turn's own text becomes.
+  // The template's text between the end of the turn and the next turn, independent of the turn's own text.
   Result<Written> text_between(const Json& turn, const Json& reply, const Json& tools) const;
 
   model::ModelConfig config_;

@@ -5,8 +5,8 @@
 // `extend` adds the tokens of a tool result and starts the next turn. Between turns a sequence is parked: it keeps its
 // pages while nobody needs them. A prompt that several sequences share is computed once and its pages are shared.
 //
-// What is sampled at a position depends on the tokens before it, the weights, and (seed, position), never on batch,
-// order, slots, chunking, or whether pages were found or computed again (docs/numerics.md).
+// The token at a position depends on the tokens before it, the weights, and (seed, position), never on batch, order,
+// slots, chunking, or whether pages were found or computed again (docs/numerics.md).
 //
 // New weights take effect between two steps. OnNewVersion decides about running turns; by default all keys and values
 // are computed again, so every sampled token's logprob is that of one version of the weights given all tokens before
@@ -281,7 +281,7 @@ class Engine {
       int first = 0;                // place of the first row
       std::vector<int> pages = {};  // of its rows, where routes are recorded
     };
-    // What pages were made of others before it, and found by sequences, in order.
+    // Pages that were copied from others or found by sequences before the pass, in order.
     struct RouteMove {
       int from = -1, to = -1;  // a copy of a page; else:
       Of of = {};
