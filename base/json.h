@@ -157,7 +157,7 @@ class Json {
     static_assert(std::is_same_v<T, const std::string&>);
     return text();
   }
-  // Of a whole number beyond 64 bits: as it is written.
+  // The digits of a whole number beyond 64 bits, as written.
   const std::string& digits() const;
   template <typename T>
   const std::string* get_ptr() const {

@@ -34,7 +34,7 @@ int exit_code_of(const Status& status);
 // The name of the program and its version.
 std::string version_line();
 
-// Of run, sft and eval: one environment may set them for all.
+// Keys of run, sft and eval: one environment may set them for all.
 std::set<std::string> keys_of_all_configs();
 
 }  // namespace tandem::cli

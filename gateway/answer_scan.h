@@ -20,9 +20,9 @@ struct AnswerNotes {
 
 class AnswerScan {
  public:
-  // Of an event stream, piece by piece. One with an event that is too large is passed on all the same.
+  // Takes a piece of an event stream. Too large events are passed on unread.
   void feed(std::string_view bytes);
-  // Of a body.
+  // Takes a whole body.
   void read(const Json& body);
   const AnswerNotes& notes() const { return notes_; }
 

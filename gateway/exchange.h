@@ -34,7 +34,7 @@ struct Exchange {
   // An attempt: from sending to its end, with the upstream's name.
   std::vector<serve::TraceSpan> tries;
 
-  // Of the upstream that has it now.
+  // Times at the current upstream.
   Time sent{}, first_byte{};
   size_t upstream = 0;
   uint64_t transfer = 0;  // 0: none has it
@@ -48,7 +48,7 @@ struct Exchange {
 // Names the caller to a process of ours, which schedules callers in turn and separates their data.
 inline constexpr const char* kCallerHeader = "X-Tandem-Caller";
 
-// Of a head: why it is no answer to pass on; nothing where it is one.
+// Why an answer with this head must not be passed on; empty where it may.
 std::optional<Failure> failure_of(const wire::TransferHead& head);
 // Whether it is a 404 that says so: others may have it.
 bool lacks_the_model(const wire::TransferHead& head, std::string_view body);

@@ -23,7 +23,8 @@ struct Bundle {
 // and for what is neither file, folder nor link.
 Status add_folder(const fs::path& folder, const std::string& to, Bundle& bundle);
 
-// Of the run in `run_dir`, which has its model already. kInvalid where there are more files than a host takes.
+// The bundle of the run in `run_dir`, which has its model already. kInvalid where there are more files than a host
+// takes.
 Result<Bundle> bundle_of(const run::RunConfig& config, const fs::path& run_dir);
 
 // Where things of other places lie in a home, or in a copy of the run directory, by the key of the config that names

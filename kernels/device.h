@@ -29,15 +29,15 @@ struct Device {
 Result<Device> device_named(std::string_view text);
 std::string to_string(const Device& device);
 
-// Of `auto` what it stands for here: the first GPU that the library has code for, else the CPU. kUnfit where a device
-// is not there, with what is missing.
+// Resolves `auto` to the first GPU that the library has code for, else the CPU. kUnfit, with the reason, where a device
+// is missing.
 Result<Device> find_device(const Device& wanted);
 
-// Of the kernels that it runs: those of its instruction set, of AVX2 for a GPU's `exact` ones, else of its tensor
-// cores. kUnfit where the device is not there.
+// The id of the device's arithmetic: of its instruction set, of AVX2 for a GPU's `exact` kernels, else of its tensor
+// cores. kUnfit where the device is missing.
 Result<std::string> numerics_id(const Device& device, std::string_view format);
 
-// Of a command's `--device`, or of a key of that name: both of the above.
+// Parses and finds the device of `--device`, or of a config key.
 Result<Device> find_device(std::string_view text);
 
 }  // namespace tandem::kernels

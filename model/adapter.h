@@ -18,7 +18,7 @@
 
 namespace tandem::model {
 
-// Of one matrix.
+// The factors of one matrix.
 struct Factors {
   int rows = 0, columns = 0;
   std::vector<float> a;  // [rank][columns]

@@ -31,7 +31,7 @@ struct EncoderConfig {
 // `longest` is max_seq_length of sentence_bert_config.json or else model_max_length of tokenizer_config.json, as
 // sentence-transformers takes it.
 Result<EncoderConfig> read_encoder_config(const fs::path& directory);
-// Of config.json alone; `longest` is `positions`.
+// Reads config.json alone; `longest` is `positions`.
 Result<EncoderConfig> encoder_config_from_json(const Json& json);
 
 // Names and shapes of the tensors that an embedding is computed from, without a prefix ("bert.").

@@ -46,7 +46,7 @@ class LiveAdapter {
   bool fits(const ParameterLayout& layout, WeightFormat format) const;
   int rank() const { return rank_; }  // of the adapter, or one more where that is odd
   size_t bytes() const;               // of the factors
-  // Of the factors as they are multiplied, and of what they belong to: equal where the products are.
+  // A digest of the packed factors and their matrices: equal digests give equal products.
   const Digest& digest() const { return digest_; }
 
   // The factors of one parameter.

@@ -7,8 +7,7 @@
 
 namespace tandem::model {
 
-// Of the weights, configs, tokenizer and templates in it, by their names and bytes: 64 hexadecimal digits. Reads all of
-// them.
+// Covers names and bytes of weights, configs, tokenizer and templates; 64 hexadecimal digits. Reads all of them.
 Result<std::string> digest_of_model(const fs::path& directory);
 
 }  // namespace tandem::model

@@ -48,7 +48,7 @@ class Weights {
   const ParameterLayout& layout() const { return layout_; }
   bool for_training() const { return for_training_; }
   WeightFormat format() const { return format_; }
-  // Of the products with this parameter: the format of the layers' matrices, bf16 of all else.
+  // The format of products with this parameter: format() for matrices of the layers, bf16 for all others.
   WeightFormat format_of(int parameter) const { return quantized_[parameter] ? format_ : WeightFormat::kBf16; }
 
   // In float32 it is the one of float, else that of bf16; the other is empty, as are its values and panels.
@@ -175,7 +175,7 @@ class Weights {
   template <typename T>
   Result<bool> verify_panels(kernels::Stream& stream, std::span<const std::byte> wire, size_t parameter,
                              std::vector<std::byte>& scratch) const;
-  // Of one matrix of a parameter, in `wire`.
+  // The codes and scales of one matrix of a parameter, in `wire`.
   const kernels::e4m3* codes(const std::byte* wire, size_t parameter, int group) const;
   const kernels::e8m0* scales(const std::byte* wire, size_t parameter, int group) const;
   size_t scales_of_group(const Parameter& parameter) const;

@@ -27,7 +27,7 @@ struct FolderBase {
   FolderList list;
 
   FolderBelow below() const;
-  // Of files and links, without those below .git; sorted.
+  // Names of files and links, without those below .git; sorted.
   std::vector<std::string> names() const;
 };
 

@@ -19,7 +19,7 @@
 
 namespace tandem::envs {
 
-// Of a setting that names an engine: where usual sockets are looked for.
+// The value of an engine setting that searches the usual sockets.
 inline constexpr std::string_view kAnyEngine = "auto";
 
 // kInvalid where `name` is no reference to an image ("python:3.12-slim", "quay.io/a/b@sha256:...").

@@ -16,7 +16,7 @@
 
 namespace tandem::envs {
 
-// Of a sandbox's loopback device: where its proxy listens.
+// The port of the proxy on a sandbox's loopback device.
 inline constexpr uint16_t kProxyPort = 3128;
 
 // The home folder in a sandbox, below its temporary files: it lasts as long as they do, and is never collected.

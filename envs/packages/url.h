@@ -22,7 +22,8 @@ struct Url {
   friend bool operator==(const Url&, const Url&) = default;
 };
 
-// Of names in paths of registries: letters, digits and a few marks, slashes between; no dots alone, nothing empty.
+// Whether a path of a registry is plain: letters, digits and a few marks between slashes; no "." or "..", no empty
+// part.
 bool is_plain_path(std::string_view path);
 
 // %41 is A. Empty where that is malformed or gives a control character.

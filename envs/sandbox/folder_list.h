@@ -31,7 +31,7 @@ struct FileStamp {
   int64_t modified = 0, changed = 0;  // nanoseconds
   uint64_t number = 0;                // the inode's, without the bits in which an overlay names the layer
 };
-// Of folders type and mode count, of all else every field.
+// Compares type and mode of folders, and every field of anything else.
 bool same_file(const FileStamp& a, const FileStamp& b);
 
 // The stamp of a file; of a link itself.

@@ -18,7 +18,7 @@ namespace tandem::envs {
 
 using ContentDigest = std::array<unsigned char, 32>;
 
-// Of fields that follow each other, each with its length. BLAKE2b.
+// BLAKE2b of consecutive fields, each with its length.
 ContentDigest content_digest(std::initializer_list<std::string_view> fields);
 // As a field of another digest.
 std::string_view bytes_of(const ContentDigest& digest);

@@ -57,7 +57,7 @@ struct ServerSettings {
   std::shared_ptr<ForeignEnvironments> foreign = {};
   WatchedBackend* fleet = nullptr;        // what operators are answered from (envs/fleet); null: they are refused
   const ReadCache* read_cache = nullptr;  // whose figures operators are told; may be null
-  // Of a host of many runs, whose identity has kEveryRun: in place of make_task, episode, rewards and foreign.
+  // For a host of many runs, whose identity has kEveryRun; replaces make_task, episode, rewards and foreign.
   OpenRun open_run;
   const wire::Secret* secret = nullptr;      // for tcp:// beyond this machine
   size_t most_episodes = SIZE_MAX;           // at once, of all runs

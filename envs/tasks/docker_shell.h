@@ -10,7 +10,7 @@
 
 namespace tandem::envs {
 
-// Of a RUN, without its flags.
+// The command of a RUN, without its flags.
 struct DockerCommand {
   std::string text;              // for bash
   std::string texts;             // in place, which belong behind it

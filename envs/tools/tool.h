@@ -58,7 +58,7 @@ struct Tool {
   std::string_view parameters;   // JSON Schema of an object, as text
   ToolEffect effect;
   ToolOutcome (*run)(const ToolContext& context, const Json& arguments);
-  // Of a tool of several commands: the one, by its argument `command`, that only reads. Empty: none.
+  // For a tool of several commands: the value of `command` that only reads. Empty: none.
   std::string_view reading_command = {};
 };
 
