@@ -25,7 +25,7 @@ struct Settings {
   model::Place place() const { return {.device = device, .threads = threads}; }
   double seconds = 1;           // for each figure, about
   float learning_rate = 1e-6f;  // of bench_weights alone
-  // Of bench_kernels alone.
+  // For bench_kernels only.
   std::string operation;  // one of kernel_operations(); empty: all
   std::string shape;      // of a gemm, "MxNxK"; empty: those that matter
   fs::path text;          // of bench_tokenizer alone: the file to tokenise; empty: 1 MB that looks like code

@@ -1,5 +1,5 @@
-// What lies in a run directory, read for people: the books and totals of the episodes, the metrics of each step, what
-// the supervisor noted.
+// Reads a run directory for display: the books and totals of the episodes, the metrics of each step, the supervisor's
+// notes.
 //
 // Reading changes nothing and needs no process of the run: it works on a finished run, on one that is on, and on what a
 // killed one left. A file that is not there yet is an empty value; one that is damaged is an error that names it.

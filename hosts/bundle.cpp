@@ -57,12 +57,6 @@ Result<TaskSource> task_source(const fs::path& run_dir) {
 
 }  // namespace
 
-uint64_t Bundle::bytes() const {
-  uint64_t sum = 0;
-  for (const HomeFile& file : files) sum += file.bytes;
-  return sum;
-}
-
 Status add_folder(const fs::path& folder, const std::string& to, Bundle& bundle) {
   std::error_code error;
   if (fs::is_regular_file(folder, error)) return add_file(folder, to, bundle);

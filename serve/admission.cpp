@@ -43,8 +43,6 @@ AdmissionActions Admission::step(const AdmissionEvent& event, Time now) {
   return actions;
 }
 
-int Admission::waiting(Priority priority) const { return classes_[static_cast<size_t>(priority)].waiting; }
-
 int Admission::share(Priority priority) const {
   const double slots = settings_.slots * kShares[static_cast<size_t>(priority)];
   return std::max(1, static_cast<int>(std::floor(slots)));

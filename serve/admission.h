@@ -64,7 +64,6 @@ class Admission {
 
   int running() const { return static_cast<int>(running_.size()); }
   int waiting() const { return static_cast<int>(where_.size()); }
-  int waiting(Priority priority) const;
 
  private:
   struct Class {

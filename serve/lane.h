@@ -36,7 +36,7 @@ struct LaneSettings {
   model::Place place;        // where it computes
 };
 
-// What a pause does to answers that are sampled: they end, stay where they are, or are cut with an error.
+// How a pause treats running answers: they end, are suspended, or are cut with an error.
 enum class PauseMode : uint8_t { kWait, kKeep, kAbort };
 
 class Lane {
@@ -77,7 +77,7 @@ class Lane {
     // Takes it over where this lane has no room for it, or its engine fails before anything of the answer was sent;
     // null: nobody does.
     std::function<void()> elsewhere;
-    // What it took, once, as it ends after it was taken on; null: nobody asks.
+    // Called once with the resources used, when an accepted request ends; may be null.
     std::function<void(const Spent&)> spent;
   };
   // Answers now or later, in any case.
@@ -91,7 +91,7 @@ class Lane {
   // Gives back the memory of weights and pages; answers wait. False where some are being sampled.
   bool sleep();
   bool asleep() const { return asleep_; }
-  // What `wake` takes; on any thread, while asleep.
+  // Loads the engine for `wake`; on any thread, while asleep.
   Result<rollout::Engine> load_engine() const;
   void wake(rollout::Engine engine);
   // Ends all requests with this error.

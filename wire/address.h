@@ -13,22 +13,22 @@ namespace tandem::wire {
 
 class Address {
  public:
-  // kInvalid for what is written as none of them, and for what is longer than 1024 letters.
+  // kInvalid for any other text, and for one longer than 1024 characters.
   static Result<Address> parse(std::string_view text);
-  // The same, for a process that listens there: the port may also be *, any that is free.
+  // The same, for an address to listen at: the port may also be *, any free one.
   static Result<Address> parse_to_listen(std::string_view text);
   // The Unix socket at an absolute path.
   static Address of_path(const fs::path& path);
 
   const std::string& text() const { return text_; }
 
-  // Whether only processes of this machine reach it, by a file system or by loopback.
+  // Whether only processes of this machine can connect: over the file system or loopback.
   bool is_of_this_machine() const;
   // Whether connections may be encrypted with a Secret: those through the network, loopback included.
   bool takes_secret() const;
-  // The name of a port's host, else empty.
+  // The host of a tcp:// address, else empty.
   std::string host() const;
-  // The path of a Unix socket, else empty.
+  // The path of an ipc:// address, else empty.
   fs::path path() const;
 
   friend bool operator==(const Address&, const Address&) = default;

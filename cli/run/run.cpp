@@ -407,7 +407,7 @@ Action add_run(CLI::App& command) {
           "lost. In place of CONFIG")
       ->excludes(resume);
   command.add_flag("--accept-loss", options->accept_loss,
-                   "With --take-over: also where the run went on without the copy");
+                   "With --take-over: also where the run went on without copying");
   command.add_flag("--dry-run", options->dry_run,
                    "Say what would be done, with memory and batch arithmetic, and do nothing");
   command.add_flag("--json", options->json, "Print results as JSON");

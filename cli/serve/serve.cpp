@@ -354,15 +354,12 @@ Action add_serve(CLI::App& command) {
       ->check(CLI::Range(2, 1 << 24));
   command.add_option("--embedding-model", options->embedding_model,
                      "Directory of a sentence encoder for /v1/embeddings");
-  command.add_option(
-      "--device", options->device,
-      "What computes: auto, cpu, cpu:avx2 and the like, cuda:0, cuda:0:tensor, emulated:0 (default: cpu)");
-  command.add_option(
-      "--draft-model", options->draft_models,
-      "Smaller model that guesses what comes next, as DIR for the first model, or NAME=DIR; it changes no "
-      "token");
-  command.add_option("--speculation", options->speculation,
-                     "How tokens are guessed, so that one pass can give several: off, ngram (default: ngram)");
+  command.add_option("--device", options->device,
+                     "Device: auto, cpu, cpu:avx2 and the like, cuda:0, cuda:0:tensor, emulated:0 (default: cpu)");
+  command.add_option("--draft-model", options->draft_models,
+                     "Smaller draft model for speculative decoding, as DIR for the first model, or NAME=DIR; sampled "
+                     "tokens do not change");
+  command.add_option("--speculation", options->speculation, "Speculative decoding: off, ngram (default: ngram)");
   command.add_flag("--routes", options->routes,
                    "Record which experts tokens go to, of a mixture of experts, for requests that ask for them");
   command.add_option("--threads", options->threads, "Threads that compute, of each model (default: all cores)")

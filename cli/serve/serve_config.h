@@ -1,4 +1,4 @@
-// What `tandem serve` is told by a config, under "serve" (docs/serving.md).
+// The config of `tandem serve`, under "serve" (docs/serving.md).
 //
 // Values: copy. A Schema binds the members of one object, which outlives it.
 #pragma once

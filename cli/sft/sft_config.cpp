@@ -36,7 +36,7 @@ Schema schema_of(SftConfig& c) {
   s.add("model", c.model, "Model directory to start from, or a step of a run: RUN@12, RUN@last, RUN@best");
   s.add("out", c.out, "Model directory to write");
   s.add("seed", c.seed, "Of the order of transcripts, or of the demonstrations");
-  s.add("device", c.device, "What computes: auto, cpu, cpu:avx2 and the like, cuda:0, cuda:0:tensor, emulated:0");
+  s.add("device", c.device, "Device: auto, cpu, cpu:avx2 and the like, cuda:0, cuda:0:tensor, emulated:0");
   s.add("threads", c.threads, "Threads to compute with; 0: all cores", 0, 1024);
   auto& d = c.data;
   s.add("data.train", d.train,

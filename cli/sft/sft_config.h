@@ -72,7 +72,7 @@ Schema schema_of(SftConfig& config);
 // Keys of the one kind of training that were set for the other, and values that contradict each other.
 Status check(const SftConfig& config, const Schema& schema);
 
-// Of training on transcripts, of so many steps.
+// Optimizer settings for training on transcripts, with `steps` steps.
 Result<trainer::OptimizerSettings> optimizer_of(const SftConfig& config, int64_t steps);
 Result<trainer::PreferenceLoss> preference_of(const SftConfig& config);
 // Where it computes; logs what `auto` stands for.

@@ -1,4 +1,4 @@
-// What the ledger wants done after an event. Values; thread safety: as any value.
+// Actions of the ledger after an event. Values; thread safety: as any value.
 #pragma once
 
 #include <cstdint>

@@ -9,6 +9,10 @@
 namespace tandem::dashboard {
 namespace {
 
+Result<Json> summarise(const fs::path& run_dir, rollout::RunPlan plan) {
+  return dashboard::summarise(TRY(read_run(run_dir, std::move(plan))));
+}
+
 TEST(Statistics, a_rate_counts_samples_and_an_interval_resamples_tasks) {
   const std::vector<TaskScore> tasks = {{1, 4}, {4, 4}, {0, 0}};
   const auto rate = pass_rate(tasks);

@@ -1,4 +1,4 @@
-// LoRA (Hu et al. 2021): two thin factors for each matrix learn, and the model itself stays as it is.
+// LoRA (Hu et al. 2021): two low-rank factors for each matrix are trained; the base model is frozen.
 //
 // The weights that sampler and trainer compute with are the model's with the factors merged in, rounded to bf16
 // (model/adapter.h), so a token's logprob is the same bits in both as it is without LoRA, and serving costs nothing.
@@ -42,12 +42,12 @@ class LowRank {
 
   const LowRankSettings& settings() const { return settings_; }
   size_t elements() const { return elements_; }
-  // Of the targets' own values, which it keeps.
+  // Elements of the base weights of the targets, which it keeps.
   size_t base_elements() const { return base_elements_; }
   // "LoRA of rank 8, alpha 16, on down_proj, q_proj": factors of one description and one model are alike.
   std::string description() const;
 
-  // By parameter: 1 where the gradient of its weights is passed on.
+  // By parameter: 1 where the gradient of its weights is needed.
   std::vector<uint8_t> learned(const model::ParameterLayout& layout) const;
   // Writes the factors of the adapter to go on with. Without one, A is uniform within 1 / sqrt(columns) of 0, as in
   // PEFT, and B is zero: the merged model equals the base model.

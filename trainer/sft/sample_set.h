@@ -15,7 +15,7 @@
 
 namespace tandem::trainer {
 
-// What a transcript that cannot be learned from does.
+// How an unusable transcript is handled.
 enum class OnMistake : uint8_t { kStop, kSkip };
 
 struct SampleSetSettings {

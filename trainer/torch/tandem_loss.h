@@ -73,7 +73,7 @@ struct AdvantageOutput {
   std::map<std::string, double> metrics;
 };
 
-// What a library exports. The texts say what it was built with, and are read before anything else.
+// The exports of a library. The texts name its build, and are read before anything else.
 struct LossLibrary {
   LossOutput (*function)(const LossInput&);
   std::vector<LossOption> options;

@@ -68,7 +68,7 @@ bool is_beyond_bound(double log_ratio);
 
 // max(-A r, -A clip(r)) with its derivative by the log ratio; for A < 0 at most -A dual_clip.
 Term clipped_term(double ratio, double advantage, const Algorithm& algorithm);
-// That of each token.
+// Applies clipped_term() to each token.
 void clip_terms(const PolicyTokens& tokens, const Algorithm& algorithm, LossCounts& counts, std::span<Term> terms);
 
 }  // namespace tandem::trainer
