@@ -50,6 +50,7 @@ class Schema {
   // `unset` is how files and resolved configs write that there is no value.
   Schema& add(std::string path, std::optional<double>& target, std::string doc, double least, double most,
               double unset);
+  Schema& add(std::string path, std::optional<int>& target, std::string doc, double least, double most, int unset);
   // A null in JSON stands for no value.
   Schema& add(std::string path, std::optional<bool>& target, std::string doc);
   Schema& add(std::string path, std::string& target, std::string doc, std::vector<std::string> choices = {});

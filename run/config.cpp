@@ -80,9 +80,9 @@ Status check_kind_of_algorithm(const std::string& kind, std::span<const std::str
 }
 
 int dynamic_sampling_of(const RunConfig& c) {
-  constexpr int kOfDapo = 10;
-  if (c.trainer.dynamic_sampling >= 0) return c.trainer.dynamic_sampling;
-  return c.algorithm.name == "dapo" ? kOfDapo : 0;
+  if (c.trainer.dynamic_sampling) return *c.trainer.dynamic_sampling;
+  const auto algorithm = trainer::algorithm_named(c.algorithm.name);
+  return algorithm ? algorithm->dynamic_sampling : 0;
 }
 
 Result<rollout::RunPlan> plan_of(const RunConfig& c, const fs::path& run_dir) {

@@ -1,6 +1,7 @@
 // The config of `tandem run`: every key with its default, and what the roles are told.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -67,7 +68,7 @@ struct RunConfig {
     double kl_stop = 0;
     int max_lag = 1;
     std::string on_lag = "wait";
-    int dynamic_sampling = -1;
+    std::optional<int> dynamic_sampling;  // else the algorithm's own
     bool leave_out_truncated = false;
     bool replay_routes = false;
     int warmup_steps = 0;

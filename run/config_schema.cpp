@@ -124,7 +124,7 @@ Schema schema_of(RunConfig& c) {
   s.add("trainer.dynamic_sampling", c.trainer.dynamic_sampling,
         "Replaces groups whose rewards are all equal, at most this many times trainer.groups_per_step for a step; 0: "
         "none, -1: the algorithm's own, 10 of dapo",
-        -1, 1000);
+        0, 1000, -1);
   s.add("trainer.leave_out_truncated", c.trainer.leave_out_truncated,
         "Episodes that reached a limit of tokens or turns are not trained; they count in the baseline of their group");
   s.add("trainer.replay_routes", c.trainer.replay_routes,

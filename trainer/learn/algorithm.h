@@ -114,6 +114,7 @@ struct Algorithm {
   TorchSource own_advantages;                      // of AdvantageKind::kTorch
   std::map<std::string, double, std::less<>> own;  // numbers of this loss alone that are not their defaults
   DemonstrationTerm demonstrations;
+  int dynamic_sampling = 0;  // default of trainer.dynamic_sampling; 0: none
   // Other algorithms for some kinds of task; a part has no parts.
   std::vector<Algorithm> parts = {};
   std::vector<std::string> kinds = {};  // of a part: whose tasks
