@@ -55,6 +55,9 @@ struct PolicyLoss {
   bool one_ratio = false;        // of a sequence: the mean of its tokens' log ratios
   bool against_sampler = false;  // ratios are taken against the sampler, whatever else is given
   bool is_function = false;      // of the user's own (own_functions.h); `terms` is not called
+  bool has_clip = true;          // reads clip_low and clip_high
+  bool has_dual_clip = true;     // reads dual_clip
+  bool has_mask = false;         // reads mask_low, mask_high and penalty
 };
 
 std::span<const PolicyLoss* const> policy_losses();
