@@ -19,6 +19,13 @@ class Address {
   static Result<Address> parse_to_listen(std::string_view text);
   // The Unix socket at an absolute path.
   static Address of_path(const fs::path& path);
+  // A port of a host, which is an IP address or a name.
+  static Address of_port(std::string_view host, int port);
+  // Any free port of `ip`, to listen at.
+  static Address of_any_port(std::string_view ip);
+  // Whether `text` is written as an address in the network, well formed or not, and not as one of this machine or a
+  // path.
+  static bool is_network(std::string_view text);
 
   const std::string& text() const { return text_; }
 
@@ -28,6 +35,8 @@ class Address {
   bool takes_secret() const;
   // The host of a tcp:// address, else empty.
   std::string host() const;
+  // HOST:PORT of a tcp:// address, else empty.
+  std::string host_and_port() const;
   // The path of an ipc:// address, else empty.
   fs::path path() const;
 

@@ -78,7 +78,7 @@ Result<int> run_host_command(HostOptions options) {
     if (!has_key) TRY(wire::Secret::read(options.key));  // a new key would be no run's
     desk = TRY(desk_of(options.join));
     const auto reached = TRY(hosts::reach(TRY(wire::Address::parse(desk)), 5));
-    if (options.listen.empty()) options.listen = fmt::format("tcp://{}:*", reached.own_ip);
+    if (options.listen.empty()) options.listen = wire::Address::of_any_port(reached.own_ip).text();
   }
   if (options.listen.empty()) return fail(Status::invalid("where is it to listen? --listen says it, or --join"));
   if (auto address = wire::Address::parse_to_listen(options.listen); !address || address->host().empty()) {

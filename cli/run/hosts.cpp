@@ -9,6 +9,7 @@
 #include "dashboard/run_files.h"
 #include "hosts/desk.h"
 #include "run/resume.h"
+#include "wire/address.h"
 
 namespace tandem::cli {
 
@@ -64,7 +65,7 @@ Result<int> run_hosts(const HostsOptions& options) {
 }  // namespace
 
 Result<std::string> desk_of(const std::string& run) {
-  if (run.starts_with("tcp://")) return run;
+  if (wire::Address::is_network(run)) return run;
   const Json status = TRY(status_of(run));
   const auto desk = status.value("hosts_join_at", "");
   const auto state = status.value("state", "");
