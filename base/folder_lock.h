@@ -39,7 +39,8 @@ bool may_lock_one_machine_alone(uint64_t file_system);
 
 class FolderLock {
  public:
-  // The folder must be there. kInvalid, naming the holder, where another process has it; kUnfit where its file system
+  // The folder must be there. kInvalid, naming the holder, where another process has it, and where the record there is
+  // of an unknown format; kUnfit where its file system
   // has no locks. Waits at most `patience`, where another machine left a record.
   static Result<FolderLock> claim(const fs::path& folder, const Clock& clock, const FolderLockSettings& settings = {});
   FolderLock(FolderLock&&) noexcept;

@@ -15,6 +15,10 @@
 
 namespace tandem::dashboard {
 
+// Formats of the files that the supervisor writes.
+inline constexpr int kStatusFormat = 1, kSupervisorFormat = 1, kFloorsFormat = 1, kSummaryFormat = 1,
+                     kFailureFormat = 1;
+
 struct RunFiles {
   fs::path dir;
   Json config = Json::object();      // config.resolved.json
@@ -35,7 +39,7 @@ Status check_run_directory(const fs::path& dir);
 // rollout::read_episodes().
 Result<RunFiles> read_run(const fs::path& dir, rollout::RunPlan plan);
 
-// The content of status.json; an empty object where there is none.
+// The content of status.json; an empty object where there is none. kInvalid where it is of another format.
 Result<Json> read_status(const fs::path& dir);
 
 // Whether the run is on, by its status.json: it replaces that every second, and one that stopped doing so was killed.

@@ -27,6 +27,10 @@ Result<FolderLock> claim_run_dir(const fs::path& run_dir);
 // a pipe would block.
 Status check_run_files(const fs::path& run_dir);
 
+// Checks the formats of the files that a run goes on with and reads late. kInvalid names the first that is of another
+// format. What is damaged passes.
+Status check_formats(const fs::path& run_dir);
+
 // The same as claim_run_dir for one role of the run, by its process: two of one rank would write the same files. Waits
 // some seconds for one that is ending. kUnavailable where the run is not on.
 Result<FileDescriptor> claim_role(const RunLayout& layout, const wire::Peer& peer);

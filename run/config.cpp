@@ -11,6 +11,7 @@
 #include "envs/tasks/task.h"
 #include "kernels/lm_head.h"
 #include "run/rewards.h"
+#include "run/tasks.h"
 
 namespace tandem::run {
 
@@ -18,8 +19,7 @@ namespace {
 
 // How many tasks there are of each kind of the set that a run began with.
 Result<rollout::CountsByKind> recorded_counts(const fs::path& run_dir) {
-  const fs::path path = run_dir / "tasks.json";
-  const Json record = TRY(parse_json(TRY(read_file(path))));
+  const Json record = TRY(read_tasks_record(run_dir));
   rollout::CountsByKind counts;
   try {
     for (const Json& task : record.at("tasks")) {
@@ -27,7 +27,7 @@ Result<rollout::CountsByKind> recorded_counts(const fs::path& run_dir) {
       ++(task.at("split") == "train" ? of_kind.train : of_kind.heldout);
     }
   } catch (const Json::exception& error) {
-    return fail(Status::corrupt(path.string() + " is not what was written: " + error.what()));
+    return fail(Status::corrupt((run_dir / "tasks.json").string() + " is not what was written: " + error.what()));
   }
   return counts;
 }

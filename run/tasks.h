@@ -20,7 +20,10 @@ Result<envs::TaskSet> read_task_set(const RunConfig& config);
 // kUnfit where this machine lacks something that tasks of the set need, naming them.
 Status check_machine(const RunConfig& config, const envs::TaskSet& set);
 
-// Writes RUN/tasks.json.
+// The content of RUN/tasks.json, {"path", "tasks"}. kInvalid where it is of another format.
+inline constexpr int kTasksFormat = 1;
+Result<Json> read_tasks_record(const fs::path& run_dir);
+// Writes it.
 Status record_tasks(const RunConfig& config, const envs::TaskSet& set, const fs::path& run_dir);
 
 // Reads the set; kInvalid, naming the first difference, where it has changed since the run began.

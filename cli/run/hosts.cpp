@@ -1,7 +1,7 @@
 // `tandem hosts`: the machines that are lent to a run.
 #include <fmt/format.h>
 
-#include "base/json.h"
+#include "base/json_file.h"
 #include "base/json_line.h"
 #include "base/text.h"
 #include "cli/command.h"
@@ -25,7 +25,7 @@ constexpr double kAnswerSeconds = 10;
 
 Result<Json> status_of(const fs::path& run_dir) {
   TRY(dashboard::check_run_directory(run_dir.string()));
-  const Json status = TRY(parse_json(TRY(read_file(run_dir / "status.json", 1 << 20))));
+  const Json status = TRY(read_json_file(run_dir / "status.json", dashboard::kStatusFormat, 1 << 20));
   if (!status.contains("hosts")) {
     return fail(Status::unavailable(fmt::format("{} has no hosts", run_dir.string()))
                     .hint("run.hosts names the machines of a run"));

@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/file.h"
 #include "base/json.h"
 
 namespace tandem::rollout {
@@ -22,6 +23,9 @@ class Failures {
 
   // Restores what report() returned. Anything else is ignored.
   static Failures of(const Json& report);
+  // Reads a file of what to_file() returned, or of format 1, report() alone. None where it is missing or damaged;
+  // kInvalid where it is of another format.
+  static Result<Failures> read(const fs::path& path);
 
   // An attempt at `episode` ended without a reward.
   void failed(std::string_view reason, uint64_t episode);
@@ -32,6 +36,8 @@ class Failures {
 
   // [{"reason", "count", "episode"}], the most frequent first; `episode` is the last one.
   Json report() const;
+  // {"format", "failures": report()}.
+  Json to_file() const;
   uint64_t count() const;
 
   // Why the run should end: more than `most` attempts in a row have failed again. Empty where `most` is 0.
