@@ -100,12 +100,11 @@ Result<Learner> Learner::create(model::Weights weights, kernels::Stream stream, 
 
 Status Learner::take_masters() {
   buffers_ = Buffers(specs_of(weights_->layout(), low_rank_.get(), shard_));
-  const auto values = masters().host<float>();
   if (low_rank_) {
     learned_ = low_rank_->learned(weights_->layout());
-    TRY(low_rank_->initialise(values));
+    TRY(low_rank_->initialise(masters()));
   } else {
-    std::ranges::transform(own(weights_->slice()).host<bf16>(), values.begin(),
+    std::ranges::transform(own(weights_->slice()).host<bf16>(), masters().host<float>().begin(),
                            [](bf16 w) { return kernels::to_float(w); });
   }
   return rebuild_weights();
@@ -115,7 +114,7 @@ Status Learner::export_model(const fs::path& directory, const fs::path& source) 
   TRY(model::save_weights(*weights_, directory, source));
   if (critic_) TRY(critic_->write(directory));
   if (!low_rank_) return {};
-  return model::write_adapter(low_rank_->adapter(masters().host<float>()), directory / "adapter", source.string());
+  return model::write_adapter(low_rank_->adapter(masters()), directory / "adapter", source.string());
 }
 
 std::string Learner::description() const {
@@ -127,7 +126,7 @@ std::string Learner::description() const {
 
 Status Learner::rebuild_weights() {
   if (low_rank_) {
-    TRY(low_rank_->merge(stream_, masters().host<float>(), *weights_));
+    TRY(low_rank_->merge(stream_, masters(), *weights_));
   } else {
     std::ranges::transform(masters().host<float>(), own(weights_->slice()).host<bf16>().begin(),
                            [](float value) { return kernels::to_bf16(value); });
@@ -282,8 +281,7 @@ Status Learner::apply(StepMetrics& metrics) {
 
 Status Learner::update(StepMetrics& metrics) {
   if (low_rank_) {
-    TRY(low_rank_->pass_on(stream_, masters().host<float>(), buffers_.at(kGradients).host<float>(),
-                           buffers_.at(kFactorGradients).host<float>()));
+    TRY(low_rank_->pass_on(stream_, masters(), buffers_.at(kGradients), buffers_.at(kFactorGradients)));
   }
   const Slice gradients = low_rank_ ? buffers_.at(kFactorGradients) : own(buffers_.at(kGradients));
   metrics.grad_norm = TRY(norm_of(gradients));
@@ -310,7 +308,7 @@ Status Learner::update(StepMetrics& metrics) {
                        .learning_rate = static_cast<float>(metrics.learning_rate),
                        .number = updates_}));
   forget_gradients();
-  if (low_rank_) TRY(low_rank_->merge(stream_, masters().host<float>(), *weights_));
+  if (low_rank_) TRY(low_rank_->merge(stream_, masters(), *weights_));
   TRY(gather_weights());
   return ready();
 }

@@ -5,19 +5,19 @@
 // Gradients are those of the merged weights, passed on: with W' = W + s B A, dB = s dW' A^T and dA = s B^T dW'. What is
 // saved is memory: masters and moments of the factors alone, 8 bytes a weight instead of 18.
 //
-// Factors lie in one flat array: of each matrix, in the order of names, A [rank][columns] and then B [rows][rank];
-// fp32.
+// Factors lie in one flat slice of the host: of each matrix, in the order of names, A [rank][columns] and then B
+// [rows][rank]; fp32.
 //
 // Thread safety: none.
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "base/buffer.h"
 #include "model/adapter.h"
+#include "model/slice.h"
 
 namespace tandem::trainer {
 
@@ -51,14 +51,14 @@ class LowRank {
   std::vector<uint8_t> learned(const model::ParameterLayout& layout) const;
   // Writes the factors of the adapter to go on with. Without one, A is uniform within 1 / sqrt(columns) of 0, as in
   // PEFT, and B is zero: the merged model equals the base model.
-  Status initialise(std::span<float> factors) const;
+  Status initialise(const model::Slice& factors) const;
   // Computes the factors' gradients from those of the weights. `grads` is written, not added to.
-  Status pass_on(kernels::Stream& stream, std::span<const float> factors, std::span<const float> weight_grads,
-                 std::span<float> grads);
+  Status pass_on(kernels::Stream& stream, const model::ConstSlice& factors, const model::ConstSlice& weight_grads,
+                 const model::Slice& grads);
   // Merges the factors into the target matrices of `weights`; the caller packs them afterwards.
-  Status merge(kernels::Stream& stream, std::span<const float> factors, model::Weights& weights) const;
+  Status merge(kernels::Stream& stream, const model::ConstSlice& factors, model::Weights& weights) const;
   // The factors as a PEFT adapter.
-  model::Adapter adapter(std::span<const float> factors) const;
+  model::Adapter adapter(const model::ConstSlice& factors) const;
 
  private:
   struct Target {
