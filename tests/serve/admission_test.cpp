@@ -142,7 +142,9 @@ TEST(Admission, what_would_wait_too_long_is_refused_at_once_and_the_rest_is_in_t
       }
     }
     const double capacity = 7.0 * 200;
-    if (load <= 0.5) EXPECT_EQ(refused, 0) << load;
+    if (load <= 0.5) {
+      EXPECT_EQ(refused, 0) << load;
+    }
     if (load >= 4) {
       EXPECT_GT(answered, 0.97 * capacity) << load;
       EXPECT_GT(refused, 1000) << load;
