@@ -20,7 +20,7 @@ constexpr const char* kNothingSampled = ": has no sampled token: there is nothin
 
 bool has_sampled(const Episode& episode) { return std::ranges::find(episode.sampled, 1) != episode.sampled.end(); }
 
-Sample sample_of(Episode episode) {
+Sample tokens_of(Episode episode) {
   return {.tokens = std::move(episode.tokens),
           .trained = std::move(episode.sampled),
           .logprobs = {},
@@ -108,7 +108,7 @@ void SampleReader::add_episode(const std::string& place, Episode episode, Purpos
     pass_over(place + kNothingSampled);
   } else {
     const Digest content = digest_of(bytes_of(episode.tokens));
-    keep(place, {sample_of(std::move(episode))}, content, purpose);
+    keep(place, {tokens_of(std::move(episode))}, content, purpose);
   }
 }
 
@@ -122,7 +122,7 @@ void SampleReader::add_pair(const std::string& place, Episode chosen, Episode re
     const auto first = std::ranges::find(chosen.sampled, 1);
     const auto prompt = std::span(chosen.tokens).first(static_cast<size_t>(first - chosen.sampled.begin()));
     const Digest content = digest_of(bytes_of(prompt));
-    keep(place, {sample_of(std::move(chosen)), sample_of(std::move(rejected))}, content, purpose);
+    keep(place, {tokens_of(std::move(chosen)), tokens_of(std::move(rejected))}, content, purpose);
   }
 }
 
