@@ -41,6 +41,8 @@ constexpr std::array kBenchmarks = {
     Benchmark{"ledger", "Events, leases and commits of the coordinator's books", bench::bench_ledger},
     Benchmark{"serve", "Requests over HTTP, and tokens that are streamed", bench::bench_serve,
               "Model directory that is served; needed"},
+    Benchmark{"load", "The server under more than it can answer at once", bench::bench_load,
+              "Model directory that is served; needed"},
     Benchmark{"weights", "A new version of the weights, from trainer to engine", bench::bench_weights, kLanguageModel},
     Benchmark{"wire", "Messages between two sockets", bench::bench_wire},
 };

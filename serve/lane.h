@@ -28,7 +28,8 @@ struct LaneSettings {
   model::WeightFormat format = model::WeightFormat::kBf16;
   int slots = 16;
   int max_tokens = 0;  // prompt and answer together; 0: the model's, at most 8192
-  int queue = 1024;    // answers that wait, at most
+  int queue = 1024;    // answers of a class and of those above it that wait, at most
+  std::array<Duration, kPriorities.size()> longest_wait = {};  // of a class, before it is refused; zero: any
   rollout::Speculation speculation = rollout::Speculation::kNgram;
   fs::path draft_model;      // directory of a smaller one that guesses; empty: none
   bool salt_by_key = false;  // what was computed of prompts is shared within a key alone

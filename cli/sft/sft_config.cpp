@@ -43,7 +43,9 @@ Schema schema_of(SftConfig& c) {
         "Files of transcripts (JSON Lines of messages, ATIF, episodes) and run directories; empty: a warm start on "
         "demonstrations");
   s.add("data.preferences", d.preferences,
-        "Files of pairs of answers in place of data.train: JSON Lines of prompt, chosen and rejected");
+        "Pairs of answers, in place of data.train: files (JSON Lines of prompt, chosen and rejected) and run "
+        "directories (the "
+        "best and the worst episode of a group)");
   s.add("data.validation", d.validation, "The same, to validate on");
   s.add("data.validation_share", d.validation_share,
         "Of data.train or data.preferences, held out to validate on by the hash of the content", 0, 0.9);

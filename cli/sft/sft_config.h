@@ -9,6 +9,7 @@
 #include "model/executor.h"
 #include "trainer/learn/low_rank.h"
 #include "trainer/learn/optimizer_fields.h"
+#include "trainer/learn/preference_loss.h"
 
 namespace tandem::cli {
 

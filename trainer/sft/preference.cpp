@@ -75,7 +75,11 @@ Result<Preference> read_preference(const Json& json) {
   if (is_assistants(chosen.front()) && is_assistants(rejected.front())) {
     const Json prompt = TRY(prompt_of(json));
     begin = prompt.size();
-    for (Json* answer : {&chosen, &rejected}) answer->insert(answer->begin(), prompt.begin(), prompt.end());
+    for (Json* answer : {&chosen, &rejected}) {
+      Json whole = prompt;
+      for (const Json& message : *answer) whole.push_back(message);
+      *answer = std::move(whole);
+    }
   } else {
     begin = static_cast<size_t>(std::ranges::mismatch(chosen, rejected).in1 - chosen.begin());
     // An answer that the other one goes on from: its last message is learned from as theirs is.

@@ -16,6 +16,18 @@ namespace {
 constexpr size_t kShownMistakes = 20;
 constexpr int64_t kMostTokens = int64_t{1} << 30;  // of all samples; about 5 GB
 
+constexpr const char* kNothingSampled = ": has no sampled token: there is nothing to learn from";
+
+bool has_sampled(const Episode& episode) { return std::ranges::find(episode.sampled, 1) != episode.sampled.end(); }
+
+Sample tokens_of(Episode episode) {
+  return {.tokens = std::move(episode.tokens),
+          .trained = std::move(episode.sampled),
+          .logprobs = {},
+          .versions = {},
+          .later_segments = std::move(episode.later_segments)};
+}
+
 std::string_view bytes_of(const auto& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(values[0])};
 }
@@ -92,17 +104,25 @@ void SampleReader::add_episode(const std::string& place, Episode episode, Purpos
     ++set_.without_reward;
   } else if (*episode.reward < settings_.min_reward) {
     ++set_.low_reward;
-  } else if (std::find(episode.sampled.begin(), episode.sampled.end(), 1) == episode.sampled.end()) {
-    pass_over(place + ": has no sampled token: there is nothing to learn from");
+  } else if (!has_sampled(episode)) {
+    pass_over(place + kNothingSampled);
   } else {
     const Digest content = digest_of(bytes_of(episode.tokens));
-    keep(place,
-         {{.tokens = std::move(episode.tokens),
-           .trained = std::move(episode.sampled),
-           .logprobs = {},
-           .versions = {},
-           .later_segments = std::move(episode.later_segments)}},
-         content, purpose);
+    keep(place, {tokens_of(std::move(episode))}, content, purpose);
+  }
+}
+
+void SampleReader::add_pair(const std::string& place, Episode chosen, Episode rejected, Purpose purpose) {
+  if (!chosen.reward || *chosen.reward < settings_.min_reward) {
+    ++set_.low_reward;
+  } else if (!has_sampled(chosen) || !has_sampled(rejected)) {
+    pass_over(place + kNothingSampled);
+  } else {
+    // By what both have been asked, so that groups of one task fall on one side.
+    const auto first = std::ranges::find(chosen.sampled, 1);
+    const auto prompt = std::span(chosen.tokens).first(static_cast<size_t>(first - chosen.sampled.begin()));
+    const Digest content = digest_of(bytes_of(prompt));
+    keep(place, {tokens_of(std::move(chosen)), tokens_of(std::move(rejected))}, content, purpose);
   }
 }
 

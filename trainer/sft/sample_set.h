@@ -60,6 +60,8 @@ class SampleReader {
   // is.
   void add_file(const fs::path& file, Purpose purpose);
   void add_episode(const std::string& place, Episode episode, Purpose purpose);
+  // Two of one prompt, of which one is preferred, and has a reward.
+  void add_pair(const std::string& place, Episode chosen, Episode rejected, Purpose purpose);
   // One that ends the training whatever is done with transcripts.
   void add_mistake(std::string mistake);
 
