@@ -14,6 +14,7 @@ using namespace std::chrono_literals;
 
 Result<FileDescriptor> connect_to(uint16_t port) {
   FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!socket) return fail(Status::from_errno("socket", errno));
   sockaddr_in where{};
   where.sin_family = AF_INET;
   where.sin_port = htons(port);
