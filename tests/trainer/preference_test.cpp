@@ -58,7 +58,7 @@ TEST(Preference, that_cannot_be_learned_from_is_named) {
     EXPECT_NE(said.find(words), std::string::npos) << json << ": " << said;
   };
   says("[1]", "is not an object");
-  says(R"({"prompt": "q", "choosen": "a", "rejected": "b"})", "has no \"chosen\", did you mean");
+  says(R"({"prompt": "q", "choosen": "a", "rejected": "b"})", "has no \"chosen\"; did you mean");
   says(R"({"messages": []})", "is a transcript, not a pair");
   says(R"({"chosen": "a", "rejected": "b"})", "has no prompt");
   says(R"({"prompt": "q", "chosen": "a", "rejected": "a"})", "are the same");
