@@ -102,7 +102,7 @@ TEST_F(SftPreferences, keys_that_contradict_each_other_are_refused) {
     EXPECT_TRUE(says(words)) << text(output());
   };
   refuses({"data.train=[" + pairs().string() + "]"}, "data.train and data.preferences both name files");
-  refuses({"preference.loss=dpo"}, "sigmoid");
+  refuses({"preference.loss=dpo"}, "preference.loss: \"dpo\" is not a value of it");
   refuses({"preference.loss=ipo", "preference.label_smoothing=0.1"}, "label_smoothing is of the loss sigmoid");
   refuses({"data.preferences=[" + (root() / "model").string() + "]"}, "is a folder, and not that of a run");
   refuses({"data.preferences=[]", "data.train=[" + pairs().string() + "]"}, "preference.beta is of pairs of answers");

@@ -58,11 +58,12 @@ PairLosses preference_loss(std::span<const double> sums, std::span<const double>
     result.gradients[chosen] = (of.gradient / length(chosen) - loss.sft / tokens[chosen]) / pairs;
     result.gradients[rejected] = -of.gradient / length(rejected) / pairs;
     const double chosen_reward = loss.beta * moved(chosen), rejected_reward = loss.beta * moved(rejected);
-    result.chosen_reward += chosen_reward / pairs;
-    result.rejected_reward += rejected_reward / pairs;
-    result.accuracy += (chosen_reward > rejected_reward ? 1 : chosen_reward == rejected_reward ? 0.5 : 0) / pairs;
+    result.chosen_reward += chosen_reward;
+    result.rejected_reward += rejected_reward;
+    result.accuracy += chosen_reward > rejected_reward ? 1 : chosen_reward == rejected_reward ? 0.5 : 0;
   }
-  result.loss /= pairs;
+  for (double* const sum : {&result.loss, &result.accuracy, &result.chosen_reward, &result.rejected_reward})
+    *sum /= pairs;
   result.margin = result.chosen_reward - result.rejected_reward;
   return result;
 }
