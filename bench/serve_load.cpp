@@ -255,10 +255,10 @@ Status add_goodput(const Settings& settings, std::vector<Figure>& figures) {
     tokens = std::clamp(static_cast<int>(kLeastTokens * most / kMostAnswers), kLeastTokens, kMostTokens);
     if (tokens > kLeastTokens) std::tie(most, each) = TRY(capacity(served->port(), request(tokens), seconds));
   }
-  // In time is what takes five times as long as beside a full server, of which it may wait for four.
+  // In time is what takes five times as long as beside a full server, of which it may wait for two.
   const double limit = 5 * each, window = std::max(3.0, settings.seconds) + 2 * limit;
   Admitted admitted;
-  admitted.longest_wait[static_cast<size_t>(serve::Priority::kInteractive)] = from_seconds(4 * each);
+  admitted.longest_wait[static_cast<size_t>(serve::Priority::kInteractive)] = from_seconds(2 * each);
   double peak = 0;
   for (const double load : {0.8, 1.0, 1.25}) {
     const auto served = TRY(Served::start(settings, admitted));
