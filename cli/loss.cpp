@@ -194,7 +194,9 @@ class BatchReader {
             fmt::format("metrics.{} does not have a number for each of the {} rows", name, batch_.rows));
       auto& values = batch_.metrics[name];
       for (const Json& item : list) {
-        const auto place = [&] { return fmt::format("metrics.{}[{}]", name, values.size()); };
+        const auto place = [&, of = std::string_view(name)] {
+          return fmt::format("metrics.{}[{}]", of, values.size());
+        };
         values.push_back(item.is_null() ? std::nan("") : TRY(number_of(item, place)));
       }
     }
