@@ -7,6 +7,23 @@
 
 namespace tandem {
 
+namespace {
+
+// `unset` stands for no value.
+template <typename T>
+void take_optional_number(Field& f, std::optional<T>& target, double least, double most, T unset) {
+  f.least = least;
+  f.most = most;
+  f.unset = unset;
+  f.set = [&target, unset](const Json& v) {
+    const T value = v.get<T>();
+    target = value == unset ? std::nullopt : std::optional(value);
+  };
+  f.get = [&target, unset] { return Json(target.value_or(unset)); };
+}
+
+}  // namespace
+
 Field& Schema::field(std::string path, FieldType type, std::string doc) {
   fields_.push_back({.path = std::move(path),
                      .type = type,
@@ -51,28 +68,12 @@ Schema& Schema::add(std::string path, double& target, std::string doc, double le
 }
 Schema& Schema::add(std::string path, std::optional<double>& target, std::string doc, double least, double most,
                     double unset) {
-  Field& f = field(std::move(path), FieldType::kNumber, std::move(doc));
-  f.least = least;
-  f.most = most;
-  f.unset = unset;
-  f.set = [&target, unset](const Json& v) {
-    const double value = v.get<double>();
-    target = value == unset ? std::nullopt : std::optional(value);
-  };
-  f.get = [&target, unset] { return Json(target.value_or(unset)); };
+  take_optional_number(field(std::move(path), FieldType::kNumber, std::move(doc)), target, least, most, unset);
   return *this;
 }
 Schema& Schema::add(std::string path, std::optional<int>& target, std::string doc, double least, double most,
                     int unset) {
-  Field& f = field(std::move(path), FieldType::kInteger, std::move(doc));
-  f.least = least;
-  f.most = most;
-  f.unset = unset;
-  f.set = [&target, unset](const Json& v) {
-    const int value = v.get<int>();
-    target = value == unset ? std::nullopt : std::optional(value);
-  };
-  f.get = [&target, unset] { return Json(target.value_or(unset)); };
+  take_optional_number(field(std::move(path), FieldType::kInteger, std::move(doc)), target, least, most, unset);
   return *this;
 }
 Schema& Schema::add(std::string path, std::optional<bool>& target, std::string doc) {

@@ -82,6 +82,16 @@ TEST_F(SftPreferences, are_learned_and_an_interrupted_training_goes_on_to_the_sa
   EXPECT_EQ(lines_of(parts), lines_of(whole));
 }
 
+// The reference of a training before this one, in the same folder, was that of another model.
+TEST_F(SftPreferences, are_held_to_the_model_that_this_training_starts_from) {
+  const fs::path first = root() / "first", second = root() / "second";
+  ASSERT_EQ(sft(first, {"trainer.epochs=1"}), 0) << text(output());
+  fs::rename(first, second);
+  ASSERT_EQ(sft(first, {"trainer.epochs=1", "model=" + second.string()}), 0) << text(output());
+  EXPECT_NEAR(lines_of(first, "step").front()["loss"].get<double>(), 0.6931, 1e-4);
+  EXPECT_NEAR(lines_of(first, "validation").front()["loss"].get<double>(), 0.6931, 1e-4);
+}
+
 TEST_F(SftPreferences, are_shown_marked_and_counted_before_anything_is_trained) {
   const fs::path out = root() / "not-made";
   ASSERT_EQ(sft(out, {"--show", "2"}), 0) << text(output());

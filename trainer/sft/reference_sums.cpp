@@ -35,6 +35,10 @@ Result<std::vector<double>> read_sums(const fs::path& file, const std::string& d
   return sums;
 }
 
+bool begin_alike(const std::vector<double>& a, const std::vector<double>& b) {
+  return std::equal(a.begin(), a.begin() + static_cast<ptrdiff_t>(std::min(a.size(), b.size())), b.begin());
+}
+
 }  // namespace
 
 Result<std::optional<ReferenceSums>> reference_sums(const fs::path& file, const SampleSet& samples, Learner& learner,
@@ -45,7 +49,14 @@ Result<std::optional<ReferenceSums>> reference_sums(const fs::path& file, const 
     for (const auto& [sample, place] : *side) all.push_back(&sample);
   }
   const std::string digest = samples.digest().hex();
+  const auto next_sums = [&](size_t begin) -> Result<std::vector<double>> {
+    std::vector<Sample> part;
+    for (size_t i = begin; i < std::min(begin + kReferredAtOnce, all.size()); ++i) part.push_back(*all[i]);
+    return learner.sums_of_logprobs(part);
+  };
   auto sums = TRY(read_sums(file, digest, all.size()));
+  // Of another model, or computed elsewhere, where the first ones are not the same bits.
+  if (!sums.empty() && !begin_alike(sums, TRY(next_sums(0)))) sums.clear();
   // Whole again, without what may have been cut off behind it.
   std::string text = dump_json(Json{{"samples", digest}}) + "\n";
   if (!sums.empty()) text += dump_json(Json(sums)) + "\n";
@@ -54,9 +65,7 @@ Result<std::optional<ReferenceSums>> reference_sums(const fs::path& file, const 
   if (!out) return fail(Status::from_errno(file.string(), errno));
   while (sums.size() < all.size()) {
     if (stop.stop_requested()) return std::nullopt;
-    std::vector<Sample> part;
-    for (size_t i = sums.size(); i < std::min(sums.size() + kReferredAtOnce, all.size()); ++i) part.push_back(*all[i]);
-    const auto found = TRY(learner.sums_of_logprobs(part));
+    const auto found = TRY(next_sums(sums.size()));
     TRY(write_all(out.get(), dump_json(Json(found)) + "\n", file.string()));
     sums.insert(sums.end(), found.begin(), found.end());
     tell({{"event", "reference"}, {"samples", sums.size()}, {"of", all.size()}});

@@ -20,8 +20,9 @@ struct ReferenceSums {
   std::vector<double> train, validation;  // by sample
 };
 
-// `learner` has the weights of that model still. `file`: JSON Lines, the first with the digest of the samples; one of
-// other samples is begun anew. `tell` gets an event "reference" now and then. Nothing where `stop` was requested.
+// `learner` has the weights of that model still. `file`: JSON Lines, the first with the digest of the samples. One of
+// other samples or of another model is begun anew; the first sums are computed again to tell. `tell` gets an event
+// "reference" now and then. Nothing where `stop` was requested.
 Result<std::optional<ReferenceSums>> reference_sums(const fs::path& file, const SampleSet& samples, Learner& learner,
                                                     const std::function<void(const Json&)>& tell,
                                                     const std::stop_token& stop);
