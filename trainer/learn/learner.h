@@ -23,6 +23,7 @@
 
 #include "base/expert_routes.h"
 #include "base/json.h"
+#include "base/keep_sets.h"
 #include "model/executor.h"
 #include "model/weights.h"
 #include "trainer/learn/buffers.h"
@@ -57,6 +58,9 @@ struct Sample {
   // The experts that the sampler's tokens went to, which the passes of the model that learns take, too; empty: they
   // choose. Reference models and teachers choose by themselves.
   ExpertRoutes routes = {};
+  // The tokens that each was drawn from, where the sampler cut some off: all logprobs of the sample, those of reference
+  // model and teacher too, are among these. Empty: it was drawn from all.
+  KeepSets kept = {};
   // Samples of one number, of one group, share their first `trunk_tokens` tokens, which were drawn once; below 0: none.
   int64_t trunk = -1;
   uint32_t trunk_tokens = 0;
@@ -113,6 +117,9 @@ struct StepMetrics {
   // Of rows computed, times layers with experts: those whose experts were recorded and taken, and of them those that
   // the weights now would choose otherwise.
   int64_t routes_taken = 0, routes_changed = 0;
+  // Tokens of samples with kept tokens; of them those from whose distribution something was cut off; and how many
+  // tokens were left there, in all.
+  int64_t kept_of = 0, truncated = 0, kept = 0;
   std::map<std::string, double> of_loss;  // that this loss alone has: a critic's, or those of the user's own
   std::vector<UpdateMetrics> updates;     // of a step of several
   // Where kinds of task have algorithms of their own: loss, samples, tokens and means of each (parts.h).
@@ -302,6 +309,7 @@ class Learner {
   struct PassCounts {
     int64_t trained_tokens = 0, sample_tokens = 0, tree_tokens = 0;
     int64_t routes_taken = 0, routes_changed = 0;
+    int64_t kept_of = 0, truncated = 0, kept = 0;
     bool any = false;  // whether there was a gradient
   };
   // Of the samples at `places`, in that order.
