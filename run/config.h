@@ -91,6 +91,8 @@ struct RunConfig {
     int max_tokens = 1024;
     int max_new_tokens = 128;
     double temperature = 1;
+    int top_k = 0;
+    double top_p = 1, min_p = 0;
     double episode_seconds = 300;
     int steal_from = 8;
     struct {
@@ -127,6 +129,9 @@ Result<envs::Profile> profile_of(const RunConfig& config);
 
 // Contradictions between fields, found before anything is started.
 Status check(const RunConfig& config);
+
+// Of what training episodes are drawn from.
+rollout::Truncation truncation_of(const RunConfig& config);
 
 // What the run in `run_dir` is to do; kCorrupt where its RUN/tasks.json, if the config wants one, is not what was
 // written.
