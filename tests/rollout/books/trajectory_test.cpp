@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "tests/within.h"
+
 namespace tandem::rollout {
 namespace {
 
@@ -124,6 +126,36 @@ TEST(TrajectoryStore, gives_back_kept_tokens_with_and_without_routes) {
     EXPECT_NE(read_file(folder / "episodes.log")->find("\"format\":6"), std::string::npos);
   }
   fs::remove_all(folder);
+}
+
+TEST(TrajectoryMessage, has_kept_tokens_with_and_without_routes_and_says_where_they_are_damaged) {
+  zmq::context_t context;
+  auto listener = wire::Socket::listen(context, "tcp://127.0.0.1:*", {.sender = "trainer-0", .epoch = 1, .run = 7});
+  ASSERT_TRUE(listener);
+  auto sender = wire::Socket::connect(context, listener->address(), {.sender = "rollout-0", .epoch = 1, .run = 7});
+  ASSERT_TRUE(sender);
+  const auto sent = [&](const Trajectory& trajectory) -> Result<Trajectory> {
+    std::optional<wire::Incoming> came;
+    const auto send = [&] {
+      wire::Outgoing message;
+      write_trajectory(trajectory, message.body().initTrajectory(), message);
+      return sender->send("", message).ok();
+    };
+    EXPECT_TRUE(within(30s, send));
+    EXPECT_TRUE(within(30s, [&] { return (came = listener->receive()).has_value(); }));
+    return read_trajectory(came->body().getTrajectory(), *came);
+  };
+  for (const bool routes : {false, true}) {
+    const Trajectory trajectory = with_kept_tokens(routes);
+    const auto came = sent(trajectory);
+    ASSERT_TRUE(came) << came.error().to_string();
+    EXPECT_EQ(*came, trajectory);
+    Trajectory other = trajectory;
+    other.kept.ids.back() += 1;  // no set of its token
+    const auto refused = sent(other);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code(), Code::kCorrupt);
+  }
 }
 
 TEST(TrajectoryStore, kept_tokens_without_the_token_itself_are_damage) {
