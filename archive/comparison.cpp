@@ -7,6 +7,7 @@
 
 #include "dashboard/heldout.h"
 #include "dashboard/summary.h"
+#include "run/tasks.h"
 
 namespace tandem::archive {
 namespace {
@@ -95,9 +96,8 @@ std::vector<Figure> figures_of(const Comparison& runs, const ReadRun& before, co
 // What the held-out tasks are made of: a kind and a number name the same task only where this is the same.
 Result<Json> task_source(const run::RunConfig& config, const fs::path& dir) {
   if (config.tasks.path.empty()) return Json(config.tasks.heldout_split);
-  const fs::path path = dir / "tasks.json";
-  const Json record = TRY(parse_json(TRY(read_file(path))));
-  if (!record.is_object() || !record.contains("tasks")) return fail(Status::corrupt("has no tasks").at(path.string()));
+  const Json record = TRY(run::read_tasks_record(dir));
+  if (!record.contains("tasks")) return fail(Status::corrupt("has no tasks").at((dir / "tasks.json").string()));
   return record.at("tasks");
 }
 

@@ -1,4 +1,4 @@
-// What differs between two runs: keys of their configs, and what came of them.
+// Compares two runs: keys of their configs, and their results.
 //
 // Thread safety: none needed; values.
 #pragma once

@@ -160,8 +160,9 @@ Result<Json> last_step_of(const fs::path& dir) {
   return last;
 }
 
-// The summary of a run that is over and wrote one after its last word; it spares reading the whole log.
-std::optional<Json> written_summary(const fs::path& dir, const Json& status) {
+// The summary of a run that is over and wrote one after its last word; it spares reading the whole log. kInvalid where
+// it is of another format.
+Result<std::optional<Json>> written_summary(const fs::path& dir, const Json& status) {
   if (dashboard::is_on(dir, status)) return std::nullopt;
   std::error_code error;
   const auto summary = fs::last_write_time(dir / "summary.json", error);
@@ -171,6 +172,8 @@ std::optional<Json> written_summary(const fs::path& dir, const Json& status) {
     if (!error && time > summary) return std::nullopt;
   }
   Json json = object_in(dir / "summary.json");
+  if (auto format = format_of(json, dashboard::kSummaryFormat); !format)
+    return fail(std::move(format).error().at((dir / "summary.json").string()));
   return json.contains("cost") ? std::optional(std::move(json)) : std::nullopt;
 }
 
@@ -242,7 +245,7 @@ RunEntry read_entry(const fs::path& run_dir) {
     const auto config = TRY(run::read_resolved(run_dir));
     add_config(entry, config);
     const Json status = TRY(dashboard::read_status(run_dir));
-    if (const auto summary = written_summary(run_dir, status)) {
+    if (const auto summary = TRY(written_summary(run_dir, status))) {
       add_summary(entry, *summary);
       entry.training_success = dashboard::maybe_number_at(TRY(last_step_of(run_dir)), "success");
     } else if (size_of(rollout::ledger_log_path(run_dir)) > kMostLedger) {

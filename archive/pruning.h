@@ -1,4 +1,4 @@
-// What of a run may go, and its removal.
+// Selects files of a run that may be removed, and removes them.
 //
 // A run that goes on by `--resume` needs its ledger, its newest checkpoint and its trajectories: of a run that is not
 // done these stay, whatever is asked for. What a report, `tandem runs` and `tandem episodes` without tokens read always
@@ -44,11 +44,11 @@ struct Removal {
   std::string why;  // "not of the newest 2"
 };
 
-// What models of the runs in `runs` lie in, as whole paths: RUN/model is a link to it.
+// Folders that contain the models of `runs`, as whole paths: RUN/model is a link to one.
 std::set<fs::path> models_of(const std::vector<fs::path>& runs);
 
-// What would go of a run at `now` (seconds since 1970), but nothing that holds one of `needed`. Reads only. Nothing of
-// a run that is on, or that cannot be read.
+// Files of a run to remove at `now` (seconds since 1970), except those that contain one of `needed`. Reads only.
+// Nothing of a run that is on, or that cannot be read.
 std::vector<Removal> removals_of(const RunEntry& run, const PruneRule& rule, const std::set<fs::path>& needed,
                                  double now);
 

@@ -13,7 +13,7 @@
 
 namespace tandem {
 
-// Those that is_of_tokens() names need more than the rewards of a group: trainer/learn/batch_advantages.h.
+// Kinds for which is_of_tokens() holds need more than the rewards of a group: trainer/learn/batch_advantages.h.
 enum class AdvantageKind : uint8_t {
   kGrpo,
   kDrGrpo,
@@ -45,7 +45,7 @@ constexpr bool is_of_tokens(AdvantageKind kind) {
 // distill: 0, for rewards are no part of it.
 std::vector<double> group_advantages(std::span<const double> rewards, AdvantageKind kind, double std_epsilon, int k);
 
-// Permutes all rewards of a batch among its episodes: a control that must learn nothing.
+// Permutes all rewards of a batch among its episodes: a negative control, which must not learn.
 void shuffle_within(std::vector<std::vector<double>>& rewards, uint64_t seed);
 
 }  // namespace tandem

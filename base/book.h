@@ -13,8 +13,8 @@ namespace tandem {
 // 1 to 64 letters, digits, - and _; not "extends", which configs use.
 bool is_entry_name(std::string_view name);
 
-// `of`: what an entry is, for errors ("key"). What is no YAML has no names: its errors come from who reads the entries.
-// kInvalid for a name that is none, and for more than `most`.
+// `of`: what an entry is, for errors ("key"). A file that is not YAML has no names; the reader of the entries reports
+// its errors. kInvalid for an invalid name, and for more than `most` names.
 Result<std::vector<std::string>> entry_names_in(const fs::path& path, std::string_view of, size_t most,
                                                 uint64_t most_bytes);
 

@@ -1,8 +1,8 @@
 // A large zero-initialized array, committed on first touch and backed by huge pages where available.
 //
 // Fixed size, movable. Untouched parts take no memory: a pool sized for the worst case costs what is used of it. Huge
-// pages reduce TLB misses for weights, moments and caches.
-// Thread safety: as an array. Creation throws std::bad_alloc where the address space is not to be had.
+// pages reduce TLB misses for weights, moments and caches. Thread safety: as an array. Creation throws std::bad_alloc
+// where there is not enough address space.
 #pragma once
 
 #include <cstddef>
@@ -30,8 +30,8 @@ class Buffer {
     return *this;
   }
 
-  // Gives the memory of `count` elements from `first` back to the system. They may read as zero from then on, and take
-  // memory again when they are written.
+  // Returns the memory of `count` elements from `first` to the system. They may read as zero from then on; a write
+  // allocates it again.
   void give_back(size_t first, size_t count) { internal::give_back(data_ + first, count * sizeof(T)); }
 
   T* data() { return data_; }

@@ -10,7 +10,7 @@
 
 namespace tandem {
 
-// kInvalid, with an example, where it is no number with such a unit, negative, or beyond 2^62.
+// kInvalid, with an example, for anything but a number with such a unit, a negative number, or one beyond 2^62.
 Result<uint64_t> bytes_from(std::string_view text);
 
 }  // namespace tandem

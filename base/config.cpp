@@ -62,6 +62,19 @@ Schema& Schema::add(std::string path, std::optional<double>& target, std::string
   f.get = [&target, unset] { return Json(target.value_or(unset)); };
   return *this;
 }
+Schema& Schema::add(std::string path, std::optional<int>& target, std::string doc, double least, double most,
+                    int unset) {
+  Field& f = field(std::move(path), FieldType::kInteger, std::move(doc));
+  f.least = least;
+  f.most = most;
+  f.unset = unset;
+  f.set = [&target, unset](const Json& v) {
+    const int value = v.get<int>();
+    target = value == unset ? std::nullopt : std::optional(value);
+  };
+  f.get = [&target, unset] { return Json(target.value_or(unset)); };
+  return *this;
+}
 Schema& Schema::add(std::string path, std::optional<bool>& target, std::string doc) {
   Field& f = field(std::move(path), FieldType::kBool, std::move(doc));
   f.set = [&target](const Json& v) { target = v.is_null() ? std::nullopt : std::optional(v.get<bool>()); };
@@ -159,7 +172,9 @@ Json Schema::json_schema() const {
       Json& range = f.unset ? (*place)["anyOf"][0] : *place;
       range["minimum"] = f.least;
       range["maximum"] = f.most;
-      if (f.unset) (*place)["anyOf"].push_back({{"const", *f.unset}});
+      const bool whole = f.type == FieldType::kInteger;
+      if (f.unset)
+        (*place)["anyOf"].push_back({{"const", whole ? Json(static_cast<int64_t>(*f.unset)) : Json(*f.unset)}});
     }
     if (!f.choices.empty()) (f.type == FieldType::kTextList ? (*place)["items"] : *place)["enum"] = f.choices;
   }

@@ -50,23 +50,25 @@ class Schema {
   // `unset` is how files and resolved configs write that there is no value.
   Schema& add(std::string path, std::optional<double>& target, std::string doc, double least, double most,
               double unset);
-  // Null where there is no value.
+  Schema& add(std::string path, std::optional<int>& target, std::string doc, double least, double most, int unset);
+  // A null in JSON stands for no value.
   Schema& add(std::string path, std::optional<bool>& target, std::string doc);
   Schema& add(std::string path, std::string& target, std::string doc, std::vector<std::string> choices = {});
   Schema& add(std::string path, std::vector<std::string>& target, std::string doc,
               std::vector<std::string> choices = {});
 
-  // Of the field that was added last.
+  // Sets the example of the field that was added last.
   Schema& example(std::string value);
 
   // Reads `file` (none: defaults), then the environment, then `overrides` ("a.b=v"). kInvalid holds all mistakes, a
   // line each.
   Status read(const fs::path& file, std::span<const std::string> overrides);
 
-  // A file alone, which the environment says nothing of.
+  // Reads a file alone, without the environment.
   Status read_alone(const fs::path& file);
 
-  // Keys of other configs, which one environment may set for several commands: passed over there, unknown elsewhere.
+  // Names keys of other configs. They are ignored in the environment, which may be set for several commands, and are
+  // unknown keys elsewhere.
   Schema& known_elsewhere(std::set<std::string> paths) {
     elsewhere_ = std::move(paths);
     return *this;
@@ -74,7 +76,7 @@ class Schema {
 
   const std::vector<Field>& fields() const { return fields_; }
   Json resolved() const;  // nested objects, every field
-  // The inverse. What it does not say, as it is older than the field, keeps its value.
+  // The inverse of resolved(). Fields missing from an older dump keep their value.
   Status apply_resolved(const Json& resolved);
   Json json_schema() const;
   std::string reference_page() const;  // Markdown table

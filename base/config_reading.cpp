@@ -97,8 +97,8 @@ Result<Json> typed(const Field& field, const Written& written) {
   if (field.type == FieldType::kInteger && *value != std::floor(*value)) {
     return fail(Status::invalid(fmt::format("{} is not a whole number", text)));
   }
-  if (field.unset && *value == *field.unset) return Json(*value);
-  if (field.least < field.most && (*value < field.least || *value > field.most)) {
+  const bool is_unset = field.unset && *value == *field.unset;
+  if (!is_unset && field.least < field.most && (*value < field.least || *value > field.most)) {
     return fail(Status::invalid(fmt::format("{} is outside {} to {}", text, field.least, field.most)));
   }
   if (field.type == FieldType::kInteger)

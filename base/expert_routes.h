@@ -1,4 +1,4 @@
-// Which experts of a mixture each token of a list went to, as bytes: recorded while sampling, taken again in training.
+// The experts that each token of a list was routed to, as bytes: recorded while sampling, replayed in training.
 //
 // A row is a token: `layers` layers with experts, in order, and of each `top_k` experts, that of the largest weight
 // first. An id takes one byte up to 256 experts, else two, the low one first.
@@ -38,7 +38,7 @@ struct RouteShape {
   }
 };
 
-// The limits of what is read: no model that is known comes near.
+// Limits of routes that are read. No known model comes near them.
 inline constexpr uint32_t kMostRouteLayers = 1024, kMostRouteTopK = 256, kMostRouteExperts = 65536;
 
 struct ExpertRoutes {
@@ -48,7 +48,7 @@ struct ExpertRoutes {
   friend bool operator==(const ExpertRoutes&, const ExpertRoutes&) = default;
 
   bool empty() const { return !shape.any(); }
-  // One row for each of so many tokens; those that are new are not known.
+  // Makes one row for each of `tokens` tokens. New rows are unknown.
   void resize(size_t tokens) {
     if (empty()) return;
     recorded.resize(tokens, 0);
@@ -57,7 +57,7 @@ struct ExpertRoutes {
   std::span<const uint8_t> row(size_t token) const {
     return std::span(ids).subspan(token * shape.row_bytes(), shape.row_bytes());
   }
-  // Rows from `token` on; those that are known stay as they are.
+  // Records rows from `token` on. Known rows keep their values.
   void record(size_t token, std::span<const uint8_t> rows) {
     const size_t width = shape.row_bytes();
     for (size_t i = 0; width > 0 && (i + 1) * width <= rows.size() && token + i < recorded.size(); ++i) {
@@ -66,7 +66,7 @@ struct ExpertRoutes {
       std::memcpy(ids.data() + (token + i) * width, rows.data() + i * width, width);
     }
   }
-  // Whether there is a row for each of so many tokens, and each known row names distinct experts that exist.
+  // Whether there is a row for each of `tokens` tokens, and each known row names distinct experts that exist.
   bool fits(size_t tokens) const {
     if (empty()) return recorded.empty() && ids.empty();
     if (shape.layers > kMostRouteLayers || shape.top_k < 1 || shape.top_k > kMostRouteTopK ||

@@ -32,7 +32,7 @@ class FileDescriptor {
   int fd_ = -1;
 };
 
-// A regular file, to read. kInvalid for anything else that has its name: a pipe would be waited for without end.
+// Opens a regular file to read. kInvalid for anything else: the read of a pipe could block forever.
 Result<FileDescriptor> open_regular_file(const fs::path& path);
 
 // A read-only memory mapping of a whole file. Move-only.
@@ -51,7 +51,7 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
-// The whole of a regular file; kInvalid where it is larger than `limit` bytes, or something else.
+// Reads a whole regular file. kInvalid where it is larger than `limit` bytes, or not a regular file.
 Result<std::string> read_file(const fs::path& path, uint64_t limit = uint64_t{1} << 30);
 
 // Replaces `path` by `bytes`: temporary file in the same folder, fsync, rename, fsync of the folder. A reader, or a
@@ -60,14 +60,14 @@ Status write_file(const fs::path& path, std::string_view bytes);
 // The same for a sequence of parts, without concatenating them.
 Status write_file(const fs::path& path, std::span<const std::string_view> parts);
 
-// Bytes of all files in a folder, or of a file; links count nothing, nor what cannot be read.
+// Bytes of all files in a folder, or of one file. Links and unreadable files do not count.
 uint64_t bytes_below(const fs::path& path);
 
-// All bytes or an error; retries after signals and short writes.
+// Writes all bytes, or returns an error. Retries after signals and short writes.
 Status write_all(int fd, std::string_view bytes, std::string_view name);
 
 Status make_directories(const fs::path& path);
-// The last folder of `path` alone: kNotFound where its parent is not there.
+// Makes the last folder of `path`. kNotFound where its parent does not exist.
 Status make_folder(const fs::path& path);
 
 // Makes a private directory (mode 0700) below one that others may write to, or finds it. The parent must exist. kUnfit

@@ -15,13 +15,14 @@
 #include <mutex>
 #include <thread>
 
-#include "base/json.h"
+#include "base/json_file.h"
 #include "base/text.h"
 
 namespace tandem {
 namespace {
 
 constexpr const char* kRecord = "lock.json";
+constexpr int kFormat = 1;
 constexpr uint64_t kMostBytes = 4096;
 
 // Their magic numbers (statfs(2)); linux/magic.h lacks most of them.
@@ -59,6 +60,7 @@ struct Record {
   LockHolder holder;
   std::string machine;
   std::string bytes;
+  Status format;  // kInvalid: one that is not known
 };
 
 std::optional<Record> read_record(const fs::path& folder) {
@@ -79,6 +81,7 @@ std::optional<Record> read_record(const fs::path& folder) {
                    .since = std::clamp(number_at("since"), 0.0, kMost)};
   record.machine = string_at("machine");
   record.bytes = std::move(*text);
+  if (auto format = format_of(*json, kFormat); !format) record.format = std::move(format).error();
   return record;
 }
 
@@ -168,7 +171,13 @@ Result<FolderLock> FolderLock::claim(const fs::path& folder, const Clock& clock,
   const auto type = settings.file_system ? settings.file_system : kernels_type_of;
   state->is_shared = may_lock_one_machine_alone(type(state->lock.get()));
   const auto machine = settings.machine.empty() ? this_machine() : settings.machine;
-  if (const auto first = read_record(folder); state->is_shared && first && first->machine != machine) {
+  const auto first = read_record(folder);
+  if (first && !first->format) {
+    return fail(Status(first->format)
+                    .at((folder / kRecord).string())
+                    .hint("use the version that wrote it; where no process has the folder, the file may be removed"));
+  }
+  if (state->is_shared && first && first->machine != machine) {
     for (const Time limit = clock.now() + settings.patience; clock.now() < limit;) {
       std::this_thread::sleep_for(std::min<Duration>(settings.beat / 4, std::chrono::milliseconds(500)));
       const auto now = read_record(folder);
@@ -178,7 +187,7 @@ Result<FolderLock> FolderLock::claim(const fs::path& folder, const Clock& clock,
   }
   const Json holder = {
       {"host", this_host()}, {"pid", ::getpid()}, {"since", clock.unix_seconds()}, {"machine", machine}};
-  state->head = dump_json(holder);
+  state->head = dump_json(with_format(holder, kFormat));
   state->head.pop_back();  // its brace: the count follows
   // On one machine the kernel's lock is enough: a disk that is full costs no more than the name.
   if (Status written = state->write_record(); !written.ok() && state->is_shared) return fail(std::move(written));

@@ -2,8 +2,8 @@
 //
 // The kernel's lock of the folder (flock) ends with its process. FOLDER/lock.json says who has it, and goes when it is
 // released. On a file system that may keep such locks to one machine (NFS, SMB, FUSE, ..) the record is a lease as
-// well: its holder counts in it, and a process of another machine takes the folder only after it has seen it stand
-// still for a while. No two machines' clocks are compared, and what waits asks a clock that does not jump.
+// well: the holder increments a counter in it, and a process of another machine takes the folder only after the counter
+// has stood still for a while. Clocks of two machines are never compared; a waiting process reads a monotonic clock.
 //
 // Thread safety: one owner; check() from any thread.
 #pragma once
@@ -19,7 +19,7 @@
 namespace tandem {
 
 struct FolderLockSettings {
-  // The type of the file system of an open folder, as statfs has it. Empty: the kernel is asked.
+  // Returns the type of the file system of an open folder, as statfs does. Empty: asks the kernel.
   std::function<uint64_t(int folder)> file_system = {};
   std::string machine = {};  // tells this machine's kernel from others. Empty: its boot id
   Duration beat = std::chrono::seconds(2);
@@ -34,12 +34,13 @@ struct LockHolder {
   std::string to_string() const;
 };
 
-// Whether a lock of such a file system may be unknown to other machines that have it.
+// Whether other machines that mount such a file system may not see its locks.
 bool may_lock_one_machine_alone(uint64_t file_system);
 
 class FolderLock {
  public:
-  // The folder must be there. kInvalid, naming the holder, where another process has it; kUnfit where its file system
+  // The folder must be there. kInvalid, naming the holder, where another process has it, and where the record there is
+  // of an unknown format; kUnfit where its file system
   // has no locks. Waits at most `patience`, where another machine left a record.
   static Result<FolderLock> claim(const fs::path& folder, const Clock& clock, const FolderLockSettings& settings = {});
   FolderLock(FolderLock&&) noexcept;
@@ -55,7 +56,7 @@ class FolderLock {
   std::unique_ptr<State> state_;
 };
 
-// By FOLDER/lock.json; nothing where no such record can be read. That it is there does not say that its process is.
+// Reads FOLDER/lock.json; empty where it cannot be read. The process in the record may have ended.
 std::optional<LockHolder> lock_holder_of(const fs::path& folder);
 
 }  // namespace tandem

@@ -1,4 +1,4 @@
-// What memory this machine has free, and how much of it this process and its children may have.
+// Free memory of this machine, and how much of it this process and its children may use.
 //
 // Thread safety: any thread; the files of the kernel are read each time.
 #pragma once
@@ -10,7 +10,7 @@
 
 namespace tandem {
 
-// Where the kernel tells it; tests have folders of their own.
+// Folders of the kernel's files; tests have their own.
 struct MemoryFiles {
   fs::path proc = "/proc", groups = "/sys/fs/cgroup";
 };
@@ -34,8 +34,8 @@ uint64_t address_space_limit();
 // the kernel counts them, else of the machine.
 uint64_t memory_kills(const MemoryFiles& files = {});
 
-// What to say before `all` bytes are taken, `largest` of them by one process: empty where there is enough as far as the
-// kernel says. A plan is what is taken at most, so less may do.
+// A warning to print before `all` bytes are allocated, `largest` of them by one process. Empty where the kernel reports
+// enough. A plan is an upper bound, so less may suffice.
 std::string memory_warning(uint64_t all, uint64_t largest, const MemoryRoom& room, uint64_t address_space);
 
 }  // namespace tandem

@@ -444,9 +444,11 @@ Result<int> format_of(const Json& object, int newest) {
   const auto found = object.find("format");
   const Json format = found == object.end() ? Json(1) : *found;
   const double number = format.is_number_integer() ? format.get<double>() : 0;
-  if (number >= std::max(1, newest - 1) && number <= newest) return format.get<int>();
-  return fail(Status::invalid(fmt::format("is of format {}; this program reads formats {} to {}", dump_json(format),
-                                          std::max(1, newest - 1), newest)));
+  const int oldest = std::max(1, newest - 1);
+  if (number >= oldest && number <= newest) return format.get<int>();
+  const std::string read =
+      oldest == newest ? fmt::format("format {}", newest) : fmt::format("formats {} to {}", oldest, newest);
+  return fail(Status::invalid(fmt::format("is of format {}; this program reads {}", dump_json(format), read)));
 }
 
 Result<bool> bool_at(const Json& object, std::string_view key, bool otherwise) {

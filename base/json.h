@@ -5,7 +5,7 @@
 //
 // Objects keep the order of their keys and find a key of many in constant time. Equal objects have equal members in the
 // same order; numbers compare by value, whatever they are stored as. A whole number beyond 64 bits keeps its digits: it
-// counts as a floating-point number everywhere but in text, in comparisons, and for who asks for its digits.
+// is a floating-point number everywhere but in text, in comparisons and in digits().
 //
 // Thread safety: as a standard container's. References and iterators last as those of a vector do.
 // Errors: a value asked for what it is not throws Json::exception; code that reads foreign JSON asks `is_...` first, or
@@ -157,7 +157,7 @@ class Json {
     static_assert(std::is_same_v<T, const std::string&>);
     return text();
   }
-  // Of a whole number beyond 64 bits: as it is written.
+  // The digits of a whole number beyond 64 bits, as written.
   const std::string& digits() const;
   template <typename T>
   const std::string* get_ptr() const {
@@ -231,7 +231,8 @@ class Json {
   class Iterator;
   using iterator = Iterator<false>;
   using const_iterator = Iterator<true>;
-  // Items of an array, values of an object; `key()` is that of a member. What has no items is its own only one.
+  // Iterates over items of an array or values of an object; `key()` is that of the member. Any other value is its own
+  // only item.
   iterator begin();
   iterator end();
   const_iterator begin() const;
@@ -291,7 +292,7 @@ class Json {
   Data data_{};
 };
 
-// What stands in braces: a value, or braces again.
+// An item of a braced list: a value, or another braced list.
 class JsonItem {
  public:
   template <typename T>
@@ -439,15 +440,16 @@ Result<Json> parse_json(std::string_view text);
 // One line; bytes that are not UTF-8 become U+FFFD rather than an exception.
 std::string dump_json(const Json& value);
 
-// The format of a file of ours by the key "format" of its JSON; 1 where it is missing. A program reads `newest` and the
-// one before; others are kInvalid, with both numbers in the message.
+// Reads the format version of a file from the key "format" of its JSON; 1 where the key is missing. `newest` and the
+// version before it are accepted; any other is kInvalid, with both numbers in the message.
 Result<int> format_of(const Json& object, int newest);
 
 // The member `key`; `otherwise` where it is missing, null, or `object` is none. kInvalid, naming the key, where it is
 // no bool.
 Result<bool> bool_at(const Json& object, std::string_view key, bool otherwise);
 
-// The keys of `object` must be among `allowed`; the error names the first stranger and the nearest allowed key.
+// Checks that all keys of `object` are among `allowed`. The error names the first unknown key and the nearest allowed
+// one.
 Status check_keys(const Json& object, std::span<const std::string_view> allowed);
 Status check_keys(const Json& object, std::initializer_list<std::string_view> allowed);
 

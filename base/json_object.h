@@ -17,9 +17,9 @@ class JsonObject {
 
   std::vector<Member>& members() { return members_; }
   const std::vector<Member>& members() const { return members_; }
-  // npos where there is none.
+  // Returns npos where the key is missing.
   size_t find(std::string_view key) const;
-  // The caller knows that the key is not there.
+  // The key must not be there yet.
   Json& add(std::string key, Json value);
   void erase(size_t index);
   void reserve(size_t members) { members_.reserve(members); }

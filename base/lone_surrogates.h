@@ -1,8 +1,8 @@
 // JSON texts with halves of characters: servers that cut a text for a stream at 16-bit units write \ud83c at the end of
 // one event and \udf89 at the beginning of the next, which no reader of JSON takes.
 //
-// mark() puts a character that nobody uses (U+10F800 and the 2,047 behind it) in the place of each half; a
-// SurrogateJoiner makes whole characters of two that have come together.
+// mark_lone_surrogates() replaces each half by a character that nobody uses (U+10F800 and the 2,047 behind it). A
+// SurrogateJoiner joins two adjacent halves to a whole character.
 //
 // Thread safety: mark from any thread; one owner of a joiner.
 #pragma once
@@ -17,9 +17,9 @@ std::string mark_lone_surrogates(std::string_view json);
 
 class SurrogateJoiner {
  public:
-  // `piece` goes on the text: what is certain by now. A first half at its end is held back.
+  // Takes the next piece of the text and returns what is certain by now. A first half at its end is held back.
   std::string push(std::string_view piece);
-  // A half that is still held back, as U+FFFD.
+  // Returns a half that is still held back as U+FFFD.
   std::string finish();
 
  private:

@@ -36,20 +36,19 @@ Result<LogContent> read_log(const fs::path& path,
 
 // The record at `offset`, as visited or returned by append.
 Result<std::string> read_record(const fs::path& path, uint64_t offset);
-// The same of a log that is open to read, wherever it is now; `path` names it in errors.
+// The same, of a log that is open to read and may have been moved; `path` names it in errors.
 Result<std::string> read_record(const FileDescriptor& file, const fs::path& path, uint64_t offset);
 
 class RecordLog {
  public:
-  // Opens for appending, created where it is missing. `cut` gets the number of bytes that were torn off, if any. What
-  // lies before byte `from`, the end of a record, is taken to be good.
+  // Opens for appending, created where it is missing. `cut` gets the number of bytes that were torn off, if any. Bytes
+  // before `from`, the end of a record, are not checked.
   static Result<RecordLog> open(const fs::path& path, uint64_t* cut = nullptr, Damage damage = Damage::kRefuse,
                                 uint64_t from = 0);
 
-  // Returns the record's offset. The bytes are the kernel's when this returns: they survive the process, not the
-  // machine.
+  // Returns the record's offset. The record survives a crash of the process, not yet one of the machine.
   Result<uint64_t> append(std::string_view record);
-  // They also survive the machine.
+  // Makes all appended records survive a crash of the machine.
   Status sync();
   // Bytes of the file: where the next record will be.
   uint64_t size() const { return size_; }

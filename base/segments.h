@@ -1,4 +1,4 @@
-// A list that is several lists, one behind the other.
+// Splits a list that holds several lists, one behind the other.
 //
 // Thread safety: functions of their arguments.
 #pragma once

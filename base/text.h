@@ -20,7 +20,7 @@ inline std::string did_you_mean(std::string_view word, std::initializer_list<std
   return did_you_mean(word, std::span(candidates.begin(), candidates.size()));
 }
 
-// Whether both are the same, in a time that tells nothing but their lengths: for secrets.
+// Compares secrets in a time that depends on their lengths alone.
 bool equal_in_constant_time(std::string_view left, std::string_view right);
 
 // & < > ' " as the entities that markupsafe writes.

@@ -7,9 +7,9 @@
 
 namespace tandem {
 
-// Null where there is nothing. Throws YAML::Exception with the place where it is not YAML, or where a second document
-// begins: yaml-cpp's own readers pass over that one, or look for documents without end where a text begins with a
-// comma.
+// Parses the document; null for an empty text. Throws YAML::Exception, with the place, for invalid YAML and for a
+// second document: yaml-cpp's own readers pass over that one, or look for documents without end where a text begins
+// with a comma.
 YAML::Node load_yaml(const std::string& text);
 
 }  // namespace tandem

@@ -25,7 +25,7 @@ struct Settings {
   model::Place place() const { return {.device = device, .threads = threads}; }
   double seconds = 1;           // for each figure, about
   float learning_rate = 1e-6f;  // of bench_weights alone
-  // Of bench_kernels alone.
+  // For bench_kernels only.
   std::string operation;  // one of kernel_operations(); empty: all
   std::string shape;      // of a gemm, "MxNxK"; empty: those that matter
   fs::path text;          // of bench_tokenizer alone: the file to tokenise; empty: 1 MB that looks like code
@@ -62,6 +62,9 @@ Result<std::vector<Figure>> bench_bases(const Settings& settings);
 Result<std::vector<Figure>> bench_ledger(const Settings& settings);
 // Requests over loopback beside bare sockets, and tokens streamed by the server of `model` beside its engine alone.
 Result<std::vector<Figure>> bench_serve(const Settings& settings);
+// The server of `model` under load: suggestions while somebody types beside other work, and answers in time at several
+// times the rate that it can hold.
+Result<std::vector<Figure>> bench_load(const Settings& settings);
 // A new version of the weights, from the trainer's numbers to an engine's on the same host, and how much of it is sent.
 Result<std::vector<Figure>> bench_weights(const Settings& settings);
 // Messages between two processes' sockets.

@@ -1,4 +1,4 @@
-// What the benchmarks of the engine share.
+// Helpers of the engine benchmarks.
 #pragma once
 
 #include <memory>

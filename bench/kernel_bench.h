@@ -1,4 +1,4 @@
-// What the benchmarks of single kernels share.
+// Helpers of the kernel benchmarks.
 #pragma once
 
 #include <algorithm>

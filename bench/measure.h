@@ -1,4 +1,4 @@
-// What all benchmarks share: timing, the machine's limits, and a model to run.
+// Helpers of all benchmarks: timing, the machine's limits, and a model to run.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ struct Limits {
   double bytes = 0;  // read from memory each second, all threads
 };
 Limits measure_limits(kernels::Stream& stream);
-// Of a GPU: of bf16 products by its tensor cores, and of copies that stay on it, both read and written.
+// For a GPU: bf16 products by its tensor cores, and copies within its memory, counted as read and written.
 Result<Limits> measure_limits(const model::Place& place);
 
 // The model that the settings name, ready for their device.

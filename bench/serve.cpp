@@ -14,9 +14,9 @@
 
 #include "base/file.h"
 #include "bench/measure.h"
+#include "bench/served.h"
 #include "gateway/gateway.h"
 #include "rollout/engine/engine.h"
-#include "serve/server.h"
 
 namespace tandem::bench {
 
@@ -27,19 +27,6 @@ using Steady = std::chrono::steady_clock;
 
 constexpr int kConnections = 16;
 constexpr auto kPatience = 60s;
-
-Result<FileDescriptor> connect_to(uint16_t port) {
-  FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in where{};
-  where.sin_family = AF_INET;
-  where.sin_port = htons(port);
-  where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  if (::connect(socket.get(), reinterpret_cast<sockaddr*>(&where), sizeof where) != 0)
-    return fail(Status::from_errno("connect", errno));
-  const int on = 1;
-  ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  return socket;
-}
 
 // Keeps one request under way on each connection until `rounds` answers have come. `whole` says whether what came is an
 // answer.
@@ -128,43 +115,6 @@ class BareServer {
   std::thread thread_;
 };
 
-// A server in this process, on a thread of its own.
-class Served {
- public:
-  static Result<std::unique_ptr<Served>> start(const Settings& settings) {
-    serve::ServerSettings wanted{
-        .front = {.port = 0}, .threads = settings.threads, .drain_seconds = 0, .version = "bench"};
-    wanted.models.push_back({.names = {"model"},
-                             .directory = settings.model,
-                             .format = settings.weights,
-                             .max_tokens = 512,
-                             .place = {.threads = settings.threads}});
-    auto served = std::unique_ptr<Served>(new Served);
-    served->server_ = TRY(serve::Server::listen(std::move(wanted), served->clock_));
-    served->thread_ = std::thread([raw = served.get()] {
-      raw->status_ = raw->server_->serve([raw] { raw->ready_ = true; }, raw->stop_, raw->read_keys_);
-      raw->ended_ = true;
-    });
-    while (!served->ready_ && !served->ended_) std::this_thread::sleep_for(1ms);
-    if (served->ended_) return fail(served->status_);
-    return served;
-  }
-  ~Served() {
-    stop_ = true;
-    if (thread_.joinable()) thread_.join();
-  }
-  uint16_t port() const {
-    return static_cast<uint16_t>(std::stoi(server_->url().substr(server_->url().rfind(':') + 1)));
-  }
-
- private:
-  SystemClock clock_;
-  std::unique_ptr<serve::Server> server_;
-  std::atomic<bool> stop_{false}, read_keys_{false}, ready_{false}, ended_{false};
-  Status status_;
-  std::thread thread_;
-};
-
 // A gateway in this process, in front of one server.
 class Door {
  public:
@@ -196,22 +146,6 @@ class Door {
   Status status_;
   std::thread thread_;
 };
-
-std::string post(const std::string& path, const Json& body) {
-  const std::string text = dump_json(body);
-  return fmt::format(
-      "POST {} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{}", path,
-      text.size(), text);
-}
-
-bool ends_whole(std::string_view answer) {
-  const size_t head = answer.find("\r\n\r\n");
-  if (head == std::string_view::npos) return false;
-  constexpr std::string_view kLength = "Content-Length: ";
-  const size_t length = answer.find(kLength);
-  if (length == std::string_view::npos || length > head) return answer.ends_with("0\r\n\r\n");
-  return answer.size() >= head + 4 + std::stoul(std::string(answer.substr(length + kLength.size(), 12)));
-}
 
 constexpr int kPrompt = 64, kSaid = 128;
 
@@ -252,7 +186,7 @@ Result<std::vector<Figure>> bench_serve(const Settings& settings) {
   }
   std::map<int, double> alone;
   for (const int streams : {1, kConnections}) alone[streams] = TRY(engine_alone(settings, streams));
-  const auto served = TRY(Served::start(settings));
+  const auto served = TRY(Served::start(settings, {}));
   const auto rate_at = [&](uint16_t port, const std::string& request, int connections, int rounds) -> Result<double> {
     return rounds / TRY(median_seconds(settings.seconds,
                                        [&] { return exchange(port, connections, request, rounds, ends_whole); }));

@@ -17,6 +17,7 @@
 #include "model/executor.h"
 #include "rollout/weights_feed.h"
 #include "weights_sync/carrier.h"
+#include "wire/address.h"
 
 namespace tandem::bench {
 
@@ -178,7 +179,8 @@ Result<std::vector<Figure>> bench_weights(const Settings& settings) {
   weights_sync::History history(weights_sync::Blocks::of(training.weights()), format, {});
   const auto& blocks = history.blocks();
   zmq::context_t context;
-  const std::string address = fmt::format("ipc:///tmp/tandem-bench-weights-{}.sock", ::getpid());
+  const std::string address =
+      wire::Address::of_path(fmt::format("/tmp/tandem-bench-weights-{}.sock", ::getpid())).text();
   const auto sender =
       TRY(Sender::start(context, address, history.add(0, training.weights().wire(), training.threads())));
   auto line = TRY(wire::Socket::connect(context, address, {.sender = "rollout-0", .epoch = 1, .run = 1}));

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "bench/measure.h"
+#include "wire/address.h"
 #include "wire/socket.h"
 
 namespace tandem::bench {
@@ -81,7 +82,7 @@ Result<std::vector<Figure>> bench_wire(const Settings& settings) {
   auto stream = TRY(kernels::Stream::cpu(1));
   const double bandwidth = kernels::measure_read_bandwidth(stream);
   zmq::context_t context;
-  const std::string address = fmt::format("ipc:///tmp/tandem-bench-{}.sock", ::getpid());
+  const std::string address = wire::Address::of_path(fmt::format("/tmp/tandem-bench-{}.sock", ::getpid())).text();
   const auto echo = TRY(Echo::start(context, address));
   auto client = TRY(wire::Socket::connect(context, address, {"client", 1, 1}));
   TRY(connected(client));

@@ -47,12 +47,6 @@ bool let_files_grow(int64_t pid, bool may) {
 
 }  // namespace
 
-int TrialResult::all_faults() const {
-  int all = 0;
-  for (const auto& [kind, count] : faults) all += count;
-  return all;
-}
-
 Result<Trial> Trial::begin(TrialSettings settings, const Clock& clock) {
   fs::path file = settings.run_dir;
   file += ".faults";

@@ -34,7 +34,6 @@ struct TrialResult {
   int undetected = 0;                    // that went on, or whose run was over, before that
   bool hung = false;
   int exit = 0;  // of the run; 128 + n where signal n ended it
-  int all_faults() const;
 };
 
 class Trial {

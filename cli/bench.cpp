@@ -41,6 +41,8 @@ constexpr std::array kBenchmarks = {
     Benchmark{"ledger", "Events, leases and commits of the coordinator's books", bench::bench_ledger},
     Benchmark{"serve", "Requests over HTTP, and tokens that are streamed", bench::bench_serve,
               "Model directory that is served; needed"},
+    Benchmark{"load", "The server under more than it can answer at once", bench::bench_load,
+              "Model directory that is served; needed"},
     Benchmark{"weights", "A new version of the weights, from trainer to engine", bench::bench_weights, kLanguageModel},
     Benchmark{"wire", "Messages between two sockets", bench::bench_wire},
 };
@@ -96,7 +98,7 @@ Action add_bench(CLI::App& command) {
     auto* sub = command.add_subcommand(benchmark.name, benchmark.summary);
     if (benchmark.model != nullptr) sub->add_option("--model", options->model, benchmark.model);
     if (benchmark.run == bench::bench_weights)
-      sub->add_option("--learning-rate", options->settings.learning_rate, "Of the steps between versions")
+      sub->add_option("--learning-rate", options->settings.learning_rate, "Learning rate of the steps between versions")
           ->check(CLI::Range(1e-12, 1.0));
     if (benchmark.run == bench::bench_engine || benchmark.run == bench::bench_trainer ||
         benchmark.run == bench::bench_weights) {
@@ -106,12 +108,13 @@ Action add_bench(CLI::App& command) {
     if (benchmark.run == bench::bench_engine || benchmark.run == bench::bench_trainer)
       add_device_option(*sub, options->device);
     if (benchmark.run == bench::bench_kernels)
-      sub->add_option("--isa", options->isa, "Instruction set (default: the fastest that is here)")
+      sub->add_option("--isa", options->isa, "Instruction set (default: the fastest of this machine)")
           ->check(CLI::IsMember(isa_names()));
     if (benchmark.run != bench::bench_tokenizer && benchmark.run != bench::bench_cuda &&
         benchmark.run != bench::bench_ledger)
       sub->add_option("--threads", options->settings.threads, "Threads to compute with")->check(CLI::Range(1, 1024));
-    sub->add_option("--seconds", options->settings.seconds, "For each figure, about")->check(CLI::Range(0.0, 3600.0));
+    sub->add_option("--seconds", options->settings.seconds, "Approximate seconds for each figure")
+        ->check(CLI::Range(0.0, 3600.0));
     sub->add_flag("--json", options->json, "One JSON object a figure");
     if (benchmark.run == bench::bench_kernels) {
       sub->add_option("--op", options->settings.operation, "One operation alone")
@@ -121,7 +124,8 @@ Action add_bench(CLI::App& command) {
     if (benchmark.run == bench::bench_envs)
       sub->add_option("--image", options->image, "Also containers of this image of podman or Docker");
     if (benchmark.run == bench::bench_bases)
-      sub->add_option("--folder", options->folder, "What the base is made from (default: 100,000 files of 20 kB)")
+      sub->add_option("--folder", options->folder,
+                      "Folder that the base is made from (default: 100,000 files of 20 kB)")
           ->check(CLI::ExistingDirectory);
     if (benchmark.run == bench::bench_tokenizer)
       sub->add_option("--text", options->text, "The file to tokenise (default: 1 MB that looks like code)");

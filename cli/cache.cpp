@@ -140,10 +140,10 @@ Result<int> prune_cache(const CacheOptions& o) {
 Action add_cache(CLI::App& command) {
   const auto o = std::make_shared<CacheOptions>();
   command.add_flag("--json", o->json, "Print a JSON object for each thing");
-  auto* const prune = command.add_subcommand("prune", "Remove what was not used for long");
+  auto* const prune = command.add_subcommand("prune", "Remove entries that were not used for long");
   prune->add_option("--older-than", o->older_than, "AGE, such as 12h or 30d, since the last use; an hour at least")
       ->capture_default_str();
-  prune->add_flag("--dry-run", o->dry_run, "Show what would go; remove nothing");
+  prune->add_flag("--dry-run", o->dry_run, "Show what would be removed; remove nothing");
   prune->add_flag("--json", o->json, "Print a JSON object for each thing that goes");
   prune->footer("Examples:\n  tandem cache prune --dry-run\n  tandem cache prune --older-than 7d");
   command.footer(

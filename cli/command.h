@@ -15,8 +15,8 @@
 
 namespace tandem::cli {
 
-// What a subcommand does once its flags are parsed; the result is the exit code. A Status becomes a message on stderr
-// and an exit code by its kind: kInvalid 2, kUnfit 3, everything else 1.
+// Runs a subcommand once its flags are parsed; returns the exit code. A Status becomes a message on stderr and an exit
+// code by its kind: kInvalid 2, kUnfit 3, everything else 1.
 using Action = std::function<Result<int>()>;
 using AddCommand = Action (*)(CLI::App& command);
 
@@ -34,7 +34,7 @@ int exit_code_of(const Status& status);
 // The name of the program and its version.
 std::string version_line();
 
-// Of run, sft and eval: one environment may set them for all.
+// Keys of run, sft and eval: one environment may set them for all.
 std::set<std::string> keys_of_all_configs();
 
 }  // namespace tandem::cli

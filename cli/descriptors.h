@@ -5,7 +5,7 @@
 
 namespace tandem::cli {
 
-// What is enough for each command that does not say more: hundreds of sandboxes, hosts and files.
+// The default limit of commands: enough for hundreds of sandboxes, hosts and files.
 inline constexpr size_t kDescriptors = 16384;
 
 // Raises the limit to `wanted` where it is lower, or as far as the administrator allows. What is started later inherits

@@ -22,6 +22,7 @@
 #include "kernels/cuda/library.h"
 #include "kernels/stream.h"
 #include "trainer/torch/function_loader.h"
+#include "wire/address.h"
 
 namespace tandem::cli {
 namespace {
@@ -214,7 +215,7 @@ Check local_socket() {
     zmq::context_t context;
     zmq::socket_t socket(context, zmq::socket_type::router);
     socket.set(zmq::sockopt::linger, 0);
-    socket.bind("ipc://" + path);
+    socket.bind(wire::Address::of_path(path).text());
     check.found = "ipc sockets can be made in /tmp";
   } catch (const zmq::error_t& error) {
     check.level = CheckLevel::kFailed;

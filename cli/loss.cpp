@@ -14,9 +14,10 @@
 namespace tandem::cli {
 namespace {
 
-constexpr std::array<std::string_view, 14> kKeys = {
-    "algorithm",  "logprobs", "old_logprobs", "rollout_logprobs", "ref_logprobs", "values",           "mask",
-    "advantages", "rewards",  "groups",       "anchors",          "step",         "teacher_logprobs", "trunks"};
+constexpr std::array<std::string_view, 15> kKeys = {"algorithm",        "logprobs", "old_logprobs", "rollout_logprobs",
+                                                    "ref_logprobs",     "values",   "mask",         "advantages",
+                                                    "rewards",          "groups",   "anchors",      "step",
+                                                    "teacher_logprobs", "trunks",   "metrics"};
 constexpr size_t kMaxTokens = size_t{1} << 26;
 
 // The lists of one line, read against the shape that `logprobs` has.
@@ -38,6 +39,7 @@ class BatchReader {
     TRY(read_groups());
     TRY(read_anchors());
     TRY(read_trunks());
+    TRY(read_metrics());
     if (!batch_.advantages.empty() && !batch_.rewards.empty())
       return fail(Status::invalid("advantages and rewards are both given; one of them is meant"));
     return std::move(batch_);
@@ -177,6 +179,24 @@ class BatchReader {
                                            row, dump_json(item)));
       }
       batch_.trunks.back() = {.number = item[0].get<int64_t>(), .tokens = item[1].get<size_t>()};
+    }
+    return {};
+  }
+
+  // Of each name a number of each row's episode; null: it has none.
+  Status read_metrics() {
+    const Json* const metrics = given("metrics");
+    if (metrics == nullptr) return {};
+    if (!metrics->is_object()) return Status::invalid("metrics is not an object of lists");
+    for (const auto& [name, list] : metrics->items()) {
+      if (!list.is_array() || list.size() != batch_.rows)
+        return Status::invalid(
+            fmt::format("metrics.{} does not have a number for each of the {} rows", name, batch_.rows));
+      auto& values = batch_.metrics[name];
+      for (const Json& item : list) {
+        const auto place = [&] { return fmt::format("metrics.{}[{}]", name, values.size()); };
+        values.push_back(item.is_null() ? std::nan("") : TRY(number_of(item, place)));
+      }
     }
     return {};
   }

@@ -27,7 +27,7 @@ using kernels::bf16;
 
 constexpr int kMostRanks = 256;
 
-// What one rank owns of an array that all ranks have: elements [begin, begin + count).
+// The part of an array that one rank owns: elements [begin, begin + count).
 struct Piece {
   size_t begin = 0, count = 0;
 };
@@ -63,7 +63,7 @@ class Group {
   virtual Status gather_pieces(std::span<std::byte> bytes, std::span<const Piece> pieces,
                                std::chrono::milliseconds deadline) = 0;
 
-  // What rank `root` has.
+  // Copies the bytes of rank `root` to all ranks.
   virtual Status broadcast(std::span<std::byte> bytes, int root, std::chrono::milliseconds deadline) = 0;
 };
 

@@ -28,7 +28,7 @@ enum class Operation : uint32_t {
   kGatherPieces
 };
 
-// What goes before the bytes of one rank for another.
+// The header before the bytes of one rank for another.
 struct Header {
   uint32_t magic = 0x54434f4c;
   Operation operation = Operation::kMeet;

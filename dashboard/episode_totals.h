@@ -1,4 +1,4 @@
-// What summary and report say of a run's episodes, gathered in one pass over them.
+// Totals of a run's episodes for summary and report, computed in one pass.
 //
 // Memory: four numbers and at most four records for each held-out task, whatever the number of episodes.
 //

@@ -26,7 +26,7 @@ struct Heldout {
   Heldout of_kind(const std::string& kind) const;
 };
 
-// What was measured while training went on, as a step had left the model.
+// A measurement during training, of the model after a step.
 struct HeldoutDuring {
   uint64_t step = 0;
   uint64_t last_version = 0;  // of the weights that sampled any of it

@@ -1,4 +1,4 @@
-// What the log of a run has lost, by what lies beside it.
+// Detects events that the log of a run has lost, by comparison with other files of the run.
 #pragma once
 
 #include <string>

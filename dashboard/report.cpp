@@ -423,8 +423,4 @@ std::string render_report(const RunFiles& run, PageUpdates updates) {
 
 Status write_report(const RunFiles& run) { return write_file(run.dir / "report.html", render_report(run)); }
 
-Status write_report(const fs::path& run_dir, rollout::RunPlan plan) {
-  return write_report(TRY(read_run(run_dir, std::move(plan))));
-}
-
 }  // namespace tandem::dashboard

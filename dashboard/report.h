@@ -15,7 +15,5 @@ std::string render_report(const RunFiles& run, PageUpdates updates = PageUpdates
 
 // Writes RUN/report.html, whole or not at all.
 Status write_report(const RunFiles& run);
-// The same from the directory; the errors are those of read_run and of writing.
-Status write_report(const fs::path& run_dir, rollout::RunPlan plan);
 
 }  // namespace tandem::dashboard

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <map>
 
+#include "base/json_file.h"
 #include "base/text.h"
 #include "dashboard/losses.h"
 #include "rollout/books/failures.h"
@@ -19,16 +20,25 @@ namespace tandem::dashboard {
 namespace {
 
 constexpr uint64_t kMetricsLimit = uint64_t{4} << 30;
+constexpr uint64_t kMostBytes = 64 << 20;
 constexpr auto kStale = std::chrono::seconds(15);
 
+// Empty where there is no such file.
 Result<Json> read_object(const fs::path& path) {
-  const auto text = read_file(path, 64 << 20);
+  const auto text = read_file(path, kMostBytes);
   if (!text && text.error().code() == Code::kNotFound) return Json::object();
   if (!text) return fail(text.error());
   auto json = parse_json(*text);
   if (!json) return fail(Status(json.error()).at(path.string()));
   if (!json->is_object()) return fail(Status::corrupt("is not a JSON object").at(path.string()));
   return *json;
+}
+
+// The same for a file with a format.
+Result<Json> read_object(const fs::path& path, int newest) {
+  auto json = read_json_file(path, newest, kMostBytes);
+  if (!json && json.error().code() == Code::kNotFound) return Json::object();
+  return json;
 }
 
 }  // namespace
@@ -95,7 +105,7 @@ std::vector<Json> MetricsFollower::next() {
   return lines;
 }
 
-Result<Json> read_status(const fs::path& dir) { return read_object(dir / "status.json"); }
+Result<Json> read_status(const fs::path& dir) { return read_object(dir / "status.json", kStatusFormat); }
 
 bool is_on(const fs::path& dir, const Json& status) {
   if (const auto end = status.find("end"); end != status.end() && !end->is_null()) return false;
@@ -117,10 +127,9 @@ Result<RunFiles> read_run(const fs::path& dir, rollout::RunPlan plan) {
   RunFiles run{.dir = dir, .ledger = std::move(ledger), .totals = std::move(totals)};
   run.config = TRY(read_object(dir / "config.resolved.json"));
   run.status = TRY(read_status(dir));
-  run.supervisor = TRY(read_object(dir / "supervisor.json"));
-  const auto failures = read_file(dir / "failures.json", 1 << 20);
-  if (failures) run.failures = rollout::Failures::of(parse_json(*failures).value_or(Json())).report();
-  run.floors = TRY(read_object(dir / "floors.json"));
+  run.supervisor = TRY(read_object(dir / "supervisor.json", kSupervisorFormat));
+  run.failures = TRY(rollout::Failures::read(dir / "failures.json")).report();
+  run.floors = TRY(read_object(dir / "floors.json", kFloorsFormat));
   std::map<uint64_t, Json> by_step;
   for (Json& line : TRY(read_metrics(dir))) {
     const double step = number_at(line, "step", -1);

@@ -1,5 +1,5 @@
-// What lies in a run directory, read for people: the books and totals of the episodes, the metrics of each step, what
-// the supervisor noted.
+// Reads a run directory for display: the books and totals of the episodes, the metrics of each step, the supervisor's
+// notes.
 //
 // Reading changes nothing and needs no process of the run: it works on a finished run, on one that is on, and on what a
 // killed one left. A file that is not there yet is an empty value; one that is damaged is an error that names it.
@@ -14,6 +14,10 @@
 #include "rollout/books/ledger.h"
 
 namespace tandem::dashboard {
+
+// Formats of the files that the supervisor writes.
+inline constexpr int kStatusFormat = 1, kSupervisorFormat = 1, kFloorsFormat = 1, kSummaryFormat = 1,
+                     kFailureFormat = 1;
 
 struct RunFiles {
   fs::path dir;
@@ -35,7 +39,7 @@ Status check_run_directory(const fs::path& dir);
 // rollout::read_episodes().
 Result<RunFiles> read_run(const fs::path& dir, rollout::RunPlan plan);
 
-// The content of status.json; an empty object where there is none.
+// The content of status.json; an empty object where there is none. kInvalid where it is of another format.
 Result<Json> read_status(const fs::path& dir);
 
 // Whether the run is on, by its status.json: it replaces that every second, and one that stopped doing so was killed.

@@ -236,8 +236,4 @@ Json summarise(const RunFiles& run) {
   return s;
 }
 
-Result<Json> summarise(const fs::path& run_dir, rollout::RunPlan plan) {
-  return summarise(TRY(read_run(run_dir, std::move(plan))));
-}
-
 }  // namespace tandem::dashboard

@@ -12,9 +12,6 @@ namespace tandem::dashboard {
 
 Json summarise(const RunFiles& run);
 
-// The same from the directory; the errors are those of read_run.
-Result<Json> summarise(const fs::path& run_dir, rollout::RunPlan plan);
-
 // Phases of one role's time in seconds from the figures that it reports: "generate", "tools", "train", "sync", "save",
 // "idle". A rollout's "tools" and "sync" are waits of single episodes and of weights on their way: they overlap with
 // the rest of it, and an environment's "tools" are of all its threads together.

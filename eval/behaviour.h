@@ -1,4 +1,4 @@
-// What an agent did, counted: edits, what it read before them, how often it called several tools at once. Pure.
+// Statistics of an agent's behaviour: edits, reads before them, parallel calls. Pure.
 #pragma once
 
 #include "eval/sample.h"

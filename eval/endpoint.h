@@ -45,7 +45,7 @@ class EndpointSource final : public ModelSource {
   bool wait_for_turn(const std::stop_token& stop);
   // In the order in which the next sample asks them: those that were absent when last looked at come last.
   std::vector<std::string> urls() const;
-  // Of server `number` of the terms.
+  // Notes whether server `number` of the terms answers.
   void note_presence(size_t number, bool present);
   // When a server answered last, if ever.
   std::optional<Time> heard() const;

@@ -40,7 +40,7 @@ struct EvaluationJob {
 // those without one again.
 Result<ScheduleOver> evaluate(const EvaluationJob& job, EvaluationFolder& folder, const Clock& clock);
 
-// Those samples, as (task of `own`, sample).
+// The open samples, as (task of `own`, sample).
 std::vector<SampleKey> open_samples(const Identity& identity, const Gates& gates,
                                     const std::map<SampleKey, SampleResult>& known);
 

@@ -14,7 +14,8 @@ struct GateResult {
   std::string says;  // in words
 };
 
-// Those that the suite sets, max_error_share, and max_regression_points where there is something to compare with.
+// Checks the gates of the suite, max_error_share, and max_regression_points where there is an evaluation to compare
+// with.
 std::vector<GateResult> check_gates(const Gates& gates, const NightSummary& summary, const NightComparison* against,
                                     const NightComparison* blessed);
 

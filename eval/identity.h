@@ -1,4 +1,5 @@
-// What an evaluation is of: two evaluations of one identity measure the same thing, and a folder holds one of them.
+// The identity of an evaluation: two evaluations with one identity measure the same thing, and a folder holds one of
+// them.
 //
 // Gates, concurrency and limits of time are not part of it: they may change between calls on one folder.
 #pragma once
@@ -60,7 +61,7 @@ enum class CompareShards : uint8_t { kYes, kNo };
 // Empty where both are of the same; else the first difference, as "the folder has ..., this is ...".
 std::string first_difference(const Identity& then, const Identity& now, CompareShards shards = CompareShards::kYes);
 
-// Of a model at an endpoint, by its name there: what is behind it, nobody can tell.
+// Digest of a model at an endpoint: of its name there, since its weights are unknown.
 std::string digest_of_endpoint(std::string_view model);
 
 // The model directory that a user names by it or by a run directory. kNotFound where there is none.

@@ -5,8 +5,8 @@
 
 namespace tandem::eval {
 
-// What judge() would refuse to compare with, before anything is asked. kInvalid or kCorrupt where `against`, or the
-// blessed evaluation beside `folder`, cannot be read, where `against` is `folder`, or shares no task with this one.
+// Checks early whether judge() would refuse the comparison. kInvalid or kCorrupt where `against`, or the blessed
+// evaluation beside `folder`, cannot be read, where `against` is `folder`, or shares no task with this one.
 Status check_comparable(const Identity& identity, const fs::path& folder, const fs::path& against);
 
 // Compares with the evaluation in `against`, where that is not empty, and with the blessed evaluation where one lies

@@ -23,7 +23,7 @@ struct TaskNight {
   std::optional<double> rate() const;
 };
 
-// What a folder holds.
+// The content of a folder.
 struct Night {
   std::string suite, model, model_digest, tasks_digest, config_digest, version, profile;
   double started = 0;      // unix seconds

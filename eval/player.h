@@ -31,10 +31,10 @@ struct Played {
 Played play(const envs::Task& task, int sample, ModelSource& source, envs::SandboxBackend& backend,
             const PlayTerms& terms, const Clock& clock, const std::stop_token& stop);
 
-// What sample `sample` of a task draws by: a function of these three alone. Below 2^31, which every server takes.
+// The seed of sample `sample` of a task: a function of these three alone. Below 2^31, which every server takes.
 uint64_t seed_of_sample(uint64_t suite_seed, std::string_view task, int sample);
 
-// What an agent's end says about the model. `why` is that of AgentEnd::kFailed.
+// The verdict on the model from an agent's end. `why` is that of AgentEnd::kFailed.
 rollout::Outcome outcome_of(rollout::AgentEnd end, const Status& why);
 
 }  // namespace tandem::eval

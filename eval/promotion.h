@@ -22,11 +22,11 @@ struct LogTimes {
   double count = 0, sum = 0, squares = 0;
 };
 
-// What one version answered.
+// Statistics of one version's answers.
 struct ArmOutcomes {
   double answers = 0, errors = 0, accepted = 0, rejected = 0;
   LogTimes first_token, per_token;
-  // What came after `before`, an earlier reading of the same counters.
+  // The difference to `before`, an earlier reading of the same counters.
   ArmOutcomes since(const ArmOutcomes& before) const;
   // Counts never fall, unless they are of another life of the version.
   bool is_after(const ArmOutcomes& before) const;
@@ -85,7 +85,7 @@ class PromotionTrial {
   double share() const { return shadow() ? terms_.shadow : terms_.shares[stage_ - (terms_.shadow > 0)]; }
   // Its answers go nowhere, and it makes no other wait: only its errors say something.
   bool shadow() const { return terms_.shadow > 0 && stage_ == 0; }
-  // What is known at this share, as figures with their intervals.
+  // Current figures at this share, with their intervals.
   Json figures(const PromotionReading& reading, Time now) const;
 
  private:

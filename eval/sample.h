@@ -1,4 +1,4 @@
-// What is kept of a sample: one attempt of a model at one task, from its beginning to its verdict. A value.
+// The record of a sample: one attempt of a model at one task, from its beginning to its verdict. A value.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace tandem::eval {
 
-// What the model did, counted over its calls.
+// Counts over the model's calls.
 struct Behaviour {
   int edits = 0;               // calls that changed files
   int reads_before_edit = 0;   // calls that only read, before the first edit
@@ -33,7 +33,7 @@ struct SampleResult {
   uint64_t prompt_tokens = 0, completion_tokens = 0;  // of all turns, as far as they are known
   std::string end;                                    // how the agent ended: "answered"
   std::string transcript;                             // path of the file in the folder; empty: none
-  // What the server says has answered, where that is no version of what was asked for. Empty: nothing else was said.
+  // The model that answered according to the server, where it is not a version of the requested one; else empty.
   std::string answered_as = {};
   Behaviour behaviour;
   std::vector<std::string> flags;  // what looks like a cheat (eval/cheats.h)

@@ -20,7 +20,7 @@ void add_gates(Schema& s, Gates& g) {
   s.add("gates.min_pass_rate", g.min_pass_rate, "Least share of samples that pass; -1: none", 0, 1, -1);
   s.add("gates.max_regression_points", g.max_regression_points,
         "Largest loss against the evaluation of --against that is tolerated, as a share of 1", 0, 1);
-  s.add("gates.confidence", g.confidence, "At which a loss counts", 0.5, 0.9999);
+  s.add("gates.confidence", g.confidence, "Confidence level at which a regression counts", 0.5, 0.9999);
   s.add("gates.max_error_share", g.max_error_share,
         "Largest share of samples without a verdict; beyond it: exit code 5", 0, 1);
   s.add("gates.max_slowdown", g.max_slowdown,
@@ -118,7 +118,8 @@ Schema schema_of(Suite& c) {
   s.add("tasks.recipes", c.tasks.recipes, "What is made of the Dockerfiles of that set, as in a run",
         {envs::kRecipeNames.begin(), envs::kRecipeNames.end()});
   s.add("tasks.set_kinds", c.tasks.set_kinds, "Kinds of that set to use; empty: all");
-  s.add("tasks.heldout_share", c.tasks.heldout_share, "Of that set, held out by the hash of the tasks' names", 0, 1);
+  s.add("tasks.heldout_share", c.tasks.heldout_share,
+        "Share of that set that is held out, by the hash of the tasks' names", 0, 1);
   const auto known = envs::every_kind();
   s.add("tasks.kinds", c.tasks.kinds, "Kinds of task of the workspace family", {known.begin(), known.end()});
   s.add("tasks.split", c.tasks.split,

@@ -26,7 +26,7 @@ struct Gates {
   bool no_cheats = false;               // no flagged sample
 };
 
-// What samples cost. With no price at all a token costs 1.
+// Prices of samples. Without any price a token costs 1.
 struct Prices {
   double million_prompt_tokens = 0, million_completion_tokens = 0, sample_hour = 0;
 };
@@ -70,8 +70,8 @@ struct Suite {
   } env;
   Gates gates;
   Prices prices;
-  // What the model is told and shown: env.profile, else that of the model directory, else that of a small model; with
-  // what `env` says beside it.
+  // The harness profile: env.profile, else that of the model directory, else that of a small model; with the overrides
+  // in `env`.
   envs::Profile profile;
   std::string encoder_id;  // of the encoder that is used: a digest of its files; empty: none
 };

@@ -13,7 +13,7 @@ namespace tandem::eval {
 // naming tasks and programs, where this machine lacks what they need.
 Result<std::vector<envs::Task>> read_suite_tasks(const Suite& suite);
 
-// What a task is called in results.
+// The name of a task in results.
 std::string name_of_task(const envs::Task& task);
 
 }  // namespace tandem::eval

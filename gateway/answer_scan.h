@@ -1,4 +1,4 @@
-// What an answer says of itself as it passes: its tokens, and the id that later requests go on from.
+// Reads token counts, and the id for later requests, from an answer as it passes.
 //
 // Thread safety: none; one owner.
 #pragma once
@@ -20,9 +20,9 @@ struct AnswerNotes {
 
 class AnswerScan {
  public:
-  // Of an event stream, piece by piece. One with an event that is too large is passed on all the same.
+  // Takes a piece of an event stream. Too large events are passed on unread.
   void feed(std::string_view bytes);
-  // Of a body.
+  // Takes a whole body.
   void read(const Json& body);
   const AnswerNotes& notes() const { return notes_; }
 

@@ -31,10 +31,10 @@ struct Exchange {
   wire::HttpReply reply;
   std::string id;  // in the log of usage
 
-  // What was tried: from sending it to the end of that, with the upstream's name.
+  // An attempt: from sending to its end, with the upstream's name.
   std::vector<serve::TraceSpan> tries;
 
-  // Of the upstream that has it now.
+  // Times at the current upstream.
   Time sent{}, first_byte{};
   size_t upstream = 0;
   uint64_t transfer = 0;  // 0: none has it
@@ -45,16 +45,16 @@ struct Exchange {
   AnswerScan scan;
 };
 
-// Whose it is, for a process of ours: it takes turns among callers, and keeps apart what is theirs.
+// Names the caller to a process of ours, which schedules callers in turn and separates their data.
 inline constexpr const char* kCallerHeader = "X-Tandem-Caller";
 
-// Of a head: why it is no answer to pass on; nothing where it is one.
+// Why an answer with this head must not be passed on; empty where it may.
 std::optional<Failure> failure_of(const wire::TransferHead& head);
 // Whether it is a 404 that says so: others may have it.
 bool lacks_the_model(const wire::TransferHead& head, std::string_view body);
 bool is_stream(const wire::TransferHead& head);
 
-// What an upstream is sent. Nothing: it has no such path. `limits` has the times.
+// Builds the request to an upstream; empty where it has no such path. `limits` has the timeouts.
 std::optional<wire::TransferRequest> transfer_of(const Exchange& exchange, const UpstreamTerms& terms,
                                                  const wire::TransferRequest& limits);
 // The headers of an answer that clients get.

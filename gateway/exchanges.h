@@ -35,14 +35,14 @@ class Exchanges {
         clock_(clock),
         probes_(transfers, upstreams, probe_limit) {}
 
-  // Whose body has been read; it is answered now or later, in any case.
+  // Takes a request whose body has been read; it is always answered, now or later.
   void offer(uint64_t number, const std::shared_ptr<Exchange>& exchange);
-  // What the transfers have to say.
+  // Handles events of the transfers.
   void take_events();
   // The client of a request has gone; unknown ones are ignored.
   void gone(uint64_t number) { end(number, Gone{number}, "gone"); }
   void tick();
-  // What is known of a process of this server.
+  // Reports the state of a process of this server.
   void tell(const Told& told);
   // Ends those that a rule of an admin concerns with 403.
   void end_those(const serve::Rule& rule, const std::string& message);

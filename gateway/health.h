@@ -64,15 +64,14 @@ class Health {
   // It is to be asked for its models now; the answer goes to `probed`, which gives true where it came back.
   bool take_probe(Time now);
   bool probed(bool answered, Time now);
-  // Of one that is told of. It was seen to answer at `as_of`: true where that opens the circuit. What failed after that
-  // is newer.
+  // For an upstream with `told`: it answered at `as_of`. True where that opens the circuit; later failures are newer.
   bool restored(Time as_of);
   // It is away, and back at about `expected`: true where it was open.
   bool lost(Time expected, Time now);
 
   int in_flight() const { return in_flight_; }
   double limit() const { return limit_; }
-  // Of an answer, smoothed; 0: nothing is known.
+  // Smoothed seconds of an answer; 0: unknown.
   double seconds() const { return seconds_; }
   double first_byte_seconds() const { return first_byte_; }
   // Towards what others need, so that one that was slow once is tried again.

@@ -1,4 +1,4 @@
-// What a gateway shows of itself.
+// Status pages of a gateway.
 //
 // Pure; the gateway's loop calls them.
 #pragma once
@@ -15,7 +15,7 @@ namespace tandem::gateway {
 
 // As /v1/models has it; `created`: Unix seconds.
 Json model_list(const Router& router, std::span<const UpstreamTerms> upstreams, int64_t created);
-// Of /upstreams: each with its state, models and counters.
+// The answer of /upstreams: each with its state, models and counters.
 Json upstream_list(const Router& router, std::span<const UpstreamTerms> upstreams, Time now);
 // In the text format of Prometheus.
 std::string prometheus_text(const Router& router, std::span<const UpstreamTerms> upstreams,

@@ -1,4 +1,4 @@
-// What a server with a process for each model answers about its processes, and hands on to them:
+// Endpoints of a server with a process for each model, about these processes:
 //
 //   GET /processes               each: model, pid, state, since, restarts, memory, last cause
 //   POST /processes/revive       one that has failed is tried again
@@ -34,7 +34,7 @@ class ProcessDesk {
 
   // `own` is the page of this process. Processes that do not answer within 2 s are left out.
   void answer_metrics(std::string own, const wire::HttpReply& reply);
-  // Of each process, for people and scripts.
+  // The state of each process, for people and scripts.
   Json process_list() const;
   // A model or adapter as /v1/models shows it: that entry with what is known of it.
   Json described(Json entry) const;

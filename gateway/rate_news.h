@@ -1,5 +1,5 @@
-// What a provider says of its own rate limits in the headers of an answer: those of OpenAI
-// (x-ratelimit-remaining-tokens and so on) and of Anthropic (anthropic-ratelimit-tokens-remaining).
+// Parses a provider's rate limits from the headers of an answer: those of OpenAI (x-ratelimit-remaining-tokens and so
+// on) and of Anthropic (anthropic-ratelimit-tokens-remaining).
 //
 // Pure; thread safety: none.
 #pragma once

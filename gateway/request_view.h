@@ -1,4 +1,4 @@
-// What a gateway needs to know of a request's body: for which model it is, and where its prompt's pages may be.
+// The parts of a request's body that a gateway needs: the model, and keys of the prompt's prefix.
 //
 // Pure; any thread.
 #pragma once

@@ -69,7 +69,7 @@ struct Probed {
   size_t upstream = 0;
   std::optional<std::vector<std::string>> models = {};  // names that clients ask for; nothing: no answer
 };
-// Of an upstream that is told of (HealthSettings::told), by who started it.
+// News of an upstream with HealthSettings::told, from its owner.
 struct Told {
   enum class State : uint8_t { kThere, kAway, kFailed };
   size_t upstream = 0;
@@ -125,7 +125,7 @@ class Router {
   const UpstreamCounters& counters(size_t upstream) const { return upstreams_[upstream].counters; }
   std::vector<std::string> all_models() const;
   bool any_open(Time now) const;
-  // Of one that is told of: it is there now.
+  // Whether an upstream with `told` is available now.
   bool open(size_t upstream, Time now) const { return upstreams_[upstream].health.open(1, now); }
   // Whether each upstream has answered, or failed, once.
   bool all_tried() const;

@@ -5,10 +5,11 @@
 
 #include <algorithm>
 
-#include "base/json.h"
+#include "base/json_file.h"
 #include "run/resume.h"
 #include "run/rewards.h"
 #include "run/search.h"
+#include "run/tasks.h"
 
 namespace tandem::hosts {
 namespace {
@@ -47,7 +48,7 @@ struct TaskSource {
 };
 
 Result<TaskSource> task_source(const fs::path& run_dir) {
-  const Json record = TRY(parse_json(TRY(read_file(run_dir / kTasksRecord))));
+  const Json record = TRY(run::read_tasks_record(run_dir));
   const fs::path path = record.value("path", "");
   const std::string inside = fmt::format("{}/{}", kHomeTasks, path.filename().string());
   if (fs::is_directory(path)) return TaskSource{.root = path, .to = kHomeTasks, .path = kHomeTasks};
@@ -56,12 +57,6 @@ Result<TaskSource> task_source(const fs::path& run_dir) {
 }
 
 }  // namespace
-
-uint64_t Bundle::bytes() const {
-  uint64_t sum = 0;
-  for (const HomeFile& file : files) sum += file.bytes;
-  return sum;
-}
 
 Status add_folder(const fs::path& folder, const std::string& to, Bundle& bundle) {
   std::error_code error;
@@ -135,9 +130,9 @@ Result<std::vector<HomeText>> texts_of(const run::RunConfig& config, const fs::p
   if (!config.tasks.path.empty()) {
     const fs::path tasks = home / TRY(task_source(run_dir)).path;
     there.tasks.path = tasks.string();
-    Json record = TRY(parse_json(TRY(read_file(run_dir / kTasksRecord))));
+    Json record = TRY(run::read_tasks_record(run_dir));
     record["path"] = tasks.string();
-    texts.push_back({.path = kTasksRecord, .content = dump_json(record)});
+    texts.push_back({.path = kTasksRecord, .content = dump_json(with_format(record, run::kTasksFormat))});
   }
   texts.push_back({.path = "config.resolved.json", .content = run::recorded_text(there, {})});
   texts.push_back({.path = envs::kProfileFile, .content = TRY(read_file(run_dir / envs::kProfileFile, 1 << 20))});

@@ -1,4 +1,4 @@
-// What a run needs on a host beside what is made for it: the files of its model, its tasks and its profile.
+// Files of a run that its hosts need: model, tasks and profile.
 #pragma once
 
 #include <string>
@@ -16,7 +16,6 @@ inline constexpr const char *kHomeModel = "model", *kHomeTasks = "tasks", *kHome
 struct Bundle {
   std::vector<HomeFile> files;
   std::vector<fs::path> sources;  // of each file, on this machine
-  uint64_t bytes() const;
 };
 
 // All files below `folder`, as files below `to` of the home; or `folder` itself where it is a file. A symbolic link
@@ -24,7 +23,8 @@ struct Bundle {
 // and for what is neither file, folder nor link.
 Status add_folder(const fs::path& folder, const std::string& to, Bundle& bundle);
 
-// Of the run in `run_dir`, which has its model already. kInvalid where there are more files than a host takes.
+// The bundle of the run in `run_dir`, which has its model already. kInvalid where there are more files than a host
+// takes.
 Result<Bundle> bundle_of(const run::RunConfig& config, const fs::path& run_dir);
 
 // Where things of other places lie in a home, or in a copy of the run directory, by the key of the config that names

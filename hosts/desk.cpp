@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/unique_number.h"
+#include "wire/address.h"
 #include "wire/ask.h"
 
 namespace tandem::hosts {
@@ -11,7 +12,7 @@ Result<Desk> Desk::open(zmq::context_t& context, const std::string& ip, const wi
   // A host that joins does not know the run's number yet.
   const wire::Identity identity{
       .sender = "desk", .epoch = unique_number(), .run = wire::kEveryRun, .hears_other_protocols = true};
-  return Desk(TRY(wire::Socket::listen(context, fmt::format("tcp://{}:*", ip), identity, &secret)));
+  return Desk(TRY(wire::Socket::listen(context, wire::Address::of_any_port(ip).text(), identity, &secret)));
 }
 
 void Desk::serve(const std::function<Status(const Join&)>& join, const std::function<Status(const Leave&)>& leave) {

@@ -11,6 +11,7 @@
 #include "base/unique_number.h"
 #include "hosts/reach.h"
 #include "run/spread.h"
+#include "wire/address.h"
 
 namespace tandem::hosts {
 namespace {
@@ -167,7 +168,7 @@ Status HostLauncher::choose_addresses() {
   for (std::string* address : {&coordinator_, &trainer_}) {
     auto [reserved, port] = TRY(reserve_port(ip_));
     reserved_.push_back(std::move(reserved));
-    *address = fmt::format("tcp://{}:{}", ip_, port);
+    *address = wire::Address::of_port(ip_, port).text();
   }
   const fs::path folder = settings_.layout.socket_folder();
   TRY(make_private_folder(folder));

@@ -27,7 +27,7 @@ struct LenderSettings {
   double drain_seconds = 90;  // for processes that were asked to end
   fs::path store;             // folder of the store: epochs of runs are kept there, and copies of runs
   std::string key;            // file with the secret
-  // What arithmetic is done here in a number format of weights; kInvalid for a format that is none.
+  // The numerics_id of this machine for a weight format; kInvalid for an unknown format.
   std::function<Result<std::string>(const std::string& weights)> numerics_id;
   // Whether roles can work in a home that is settled, on this machine. May take some seconds.
   std::function<Status(const fs::path& home)> check_home;

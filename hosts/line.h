@@ -36,7 +36,7 @@ class Line {
   };
   explicit Line(Terms terms) : terms_(std::move(terms)) {}
 
-  // What a process there has said, from `offset` of its log on.
+  // Log output of a process there, from `offset` on.
   struct Said {
     std::string log;  // name of its file
     std::string text;
@@ -76,7 +76,7 @@ class Line {
   bool has(uint64_t number) const { return jobs_.contains(number); }
   int pid(uint64_t number) const;  // 0: not known yet
   double silent_seconds(Time now) const { return to_seconds(now - last_answer_); }
-  // Of what the host lacked when it was opened; both are 0 before.
+  // Bytes of files that the host lacked when it was opened; both are 0 before.
   uint64_t bytes_to_send() const { return bytes_to_send_; }
   uint64_t bytes_sent() const { return bytes_taken_; }
   // The source of an offered file with this digest; empty where there is none.

@@ -1,5 +1,4 @@
-// What a run and a host that lends it a machine say to each other, as values; `hostRequest` and `hostAnswer` on the
-// wire.
+// Messages between a run and a host, as values; `hostRequest` and `hostAnswer` on the wire.
 //
 // The run opens a session, offers the files of its home there, sends the chunks of those that the host does not have,
 // and settles the home. From then on it sends beats: each names all processes that are to run there, and the answer

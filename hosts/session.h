@@ -1,5 +1,5 @@
-// What a host that is lent to a run does about each beat: which processes it starts, asks to end, ends, forgets. A pure
-// machine: no processes, files or clocks.
+// Reactions of a host to each beat of its run: which processes it starts, asks to end, ends, forgets. A pure machine:
+// no processes, files or clocks.
 //
 // A beat names all processes that are to be there. What is not named is ended, and forgotten once it is gone: after a
 // host was cut off, nothing goes on that the run has replaced. A process is started once, whatever beats come twice.
@@ -48,7 +48,6 @@ class Session {
 
   const std::map<uint64_t, Process>& processes() const { return processes_; }  // by their numbers
   std::vector<int64_t> running() const;
-  uint64_t last_beat() const { return last_beat_; }
 
  private:
   static void end(Process& process, run::EndKind kind, std::vector<Action>& actions);

@@ -1,4 +1,4 @@
-// What a host keeps of runs: files by their digests, shared by all runs, and a home for the run that it serves.
+// The file store of a host: files by their digests, shared by all runs, and a home for the run that it serves.
 //
 // Files are kept when their run is over, so the next run that needs them need not send them; the oldest go when they
 // take more than the limit, or when the disk is full. A home holds hard links to them, and is removed with its Home;

@@ -6,7 +6,7 @@
 #include <map>
 #include <optional>
 
-#include "base/json.h"
+#include "base/json_file.h"
 #include "base/text.h"
 #include "hosts/bundle.h"
 #include "hosts/reach.h"
@@ -16,6 +16,7 @@
 #include "run/resume.h"
 #include "run/spread.h"
 #include "run/standby.h"
+#include "run/tasks.h"
 #include "standby/record.h"
 
 namespace tandem::hosts {
@@ -24,6 +25,7 @@ namespace {
 using Progress = std::function<void(const std::string&)>;
 
 constexpr double kTakeOverReachSeconds = 3;
+constexpr int kMovedFormat = 1;
 constexpr const char *kConfigFile = "config.resolved.json", *kTasksFile = "tasks.json";
 
 bool is_there(const fs::path& path) {
@@ -42,9 +44,8 @@ Result<std::map<std::string, std::string>> moved_in(const fs::path& folder) {
   std::map<std::string, std::string> moved;
   const fs::path path = folder / run::kMovedFile;
   if (!is_there(path)) return moved;
-  const auto json = parse_json(TRY(read_file(path, 1 << 16)));
-  if (!json || !json->is_object()) return fail(Status::corrupt("this is no table of paths").at(path.string()));
-  for (const auto& [key, to] : json->items()) {
+  const Json json = TRY(read_json_file(path, kMovedFormat, 1 << 16));
+  for (const auto& [key, to] : json.items()) {
     if (!to.is_string()) return fail(Status::corrupt("has what is no path").at(path.string()));
     moved[key] = to.get<std::string>();
   }
@@ -95,7 +96,8 @@ Result<run::RunConfig> config_here(const fs::path& folder, const Left& left, con
 
 Status copy_run(const run::RunConfig& config, const fs::path& run_dir, standby::Replicator& standby,
                 const Progress& progress) {
-  TRY(write_file(run_dir / run::kMovedFile, dump_json(TRY(moved_paths(config, run_dir))) + "\n"));
+  TRY(write_file(run_dir / run::kMovedFile,
+                 dump_json(with_format(TRY(moved_paths(config, run_dir)), kMovedFormat)) + "\n"));
   const Bundle bundle = TRY(bundle_of(config, run_dir));
   for (size_t i = 0; i < bundle.files.size(); ++i) {
     const HomeFile& file = bundle.files[i];
@@ -158,9 +160,9 @@ Result<TakeOver> take_over(const fs::path& given, bool accepts_loss, const Progr
   if (left->books.epoch() < record.epoch) {
     const run::RunConfig here = TRY(config_here(folder, *left, record, progress));
     if (is_there(folder / kTasksFile) && !here.tasks.path.empty()) {
-      Json tasks = TRY(parse_json(TRY(read_file(folder / kTasksFile))));
+      Json tasks = TRY(run::read_tasks_record(folder));
       tasks["path"] = here.tasks.path;
-      TRY(write_file(folder / kTasksFile, dump_json(tasks) + "\n"));
+      TRY(write_file(folder / kTasksFile, dump_json(with_format(tasks, run::kTasksFormat)) + "\n"));
     }
     TRY(run::write_recorded(folder, here, left->recorded.given));
     // The log last: with it all of this is done.

@@ -32,7 +32,7 @@ namespace tandem::kernels {
 
 constexpr int kPageTokens = 64;
 constexpr int kMaxHeadSize = 576;
-// What a head takes in a page: whole vectors of pairs.
+// Elements of a head in a page: whole vectors of pairs.
 constexpr int width_in_page(int size) { return size <= 64 ? 64 : (size + 31) / 32 * 32; }
 
 struct AttentionShape {

@@ -1,4 +1,4 @@
-// What computes, as a config or a command line names it: a value.
+// A device, as a config or a command line names it. A value.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct Device {
   Kind kind = Kind::kAuto;
   std::optional<Isa> isa = {};  // of a CPU; none: the fastest
   int index = 0;                // of a GPU, real or emulated
-  // What a GPU adds up products with: tensor cores, or chains of fused multiply-adds, whose bits are those of AVX2.
+  // How a GPU computes products: by tensor cores, or by chains of fused multiply-adds, whose bits are those of AVX2.
   enum class Kernels : uint8_t { kExact, kTensor };
   Kernels kernels = Kernels::kExact;
 
@@ -29,15 +29,15 @@ struct Device {
 Result<Device> device_named(std::string_view text);
 std::string to_string(const Device& device);
 
-// Of `auto` what it stands for here: the first GPU that the library has code for, else the CPU. kUnfit where a device
-// is not there, with what is missing.
+// Resolves `auto` to the first GPU that the library has code for, else the CPU. kUnfit, with the reason, where a device
+// is missing.
 Result<Device> find_device(const Device& wanted);
 
-// Of the kernels that it runs: those of its instruction set, of AVX2 for a GPU's `exact` ones, else of its tensor
-// cores. kUnfit where the device is not there.
+// The id of the device's arithmetic: of its instruction set, of AVX2 for a GPU's `exact` kernels, else of its tensor
+// cores. kUnfit where the device is missing.
 Result<std::string> numerics_id(const Device& device, std::string_view format);
 
-// Of a command's `--device`, or of a key of that name: both of the above.
+// Parses and finds the device of `--device`, or of a config key.
 Result<Device> find_device(std::string_view text);
 
 }  // namespace tandem::kernels

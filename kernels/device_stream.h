@@ -144,7 +144,7 @@ class DeviceStream {
   Result<DeviceStream> another() const;
 
   const Device& device() const;
-  // Of the kernels that it runs: `exact` are the bits of Isa::kAvx2.
+  // The id of its arithmetic; `exact` kernels have the bits of Isa::kAvx2.
   std::string numerics_id(std::string_view format) const;
 
   // Memory for `count` elements, at least one; `purpose` is for the words of errors and reports. Nothing is written.
@@ -197,7 +197,7 @@ class DeviceStream {
     size_t bytes = 0;
   };
   Result<Workspace> workspace(size_t bytes);
-  // Of the library, for how much scratch memory an operation needs.
+  // Functions of the library, to ask for the scratch memory of an operation.
   const cuda::Functions& functions() const;
 
  private:

@@ -13,7 +13,7 @@
 //
 // Values come back exactly: E4M3 has fewer bits than bf16, and a scale moves exponents only. Where that leaves the
 // range of bf16's normal numbers they are rounded to nearest, ties to even. NaN, of a code or of a scale, is 0x7fc0.
-// What came back once comes back the same when it is quantised again, though a block may then have half the scale.
+// Quantising dequantised values again gives the same values, though a block may then have half the scale.
 //
 // Thread safety: as gemm.h.
 #pragma once

@@ -17,7 +17,7 @@ namespace tandem::kernels {
 enum class Isa { kAvx2, kAvx512, kAvx512Bf16, kAmxBf16 };
 std::string_view to_string(Isa isa);
 
-// Those that this machine can run, slowest first; empty where even AVX2 with FMA is missing.
+// Instruction sets of this machine, slowest first; empty where even AVX2 with FMA is missing.
 std::vector<Isa> supported_isas();
 
 // Two results are comparable bit by bit only where this is equal: contract version, instruction set, number format of
@@ -29,7 +29,7 @@ struct CpuOperations;
 
 class Stream {
  public:
-  // The fastest instruction set of the machine, or the one asked for. kUnfit where it is not to be had.
+  // The fastest instruction set of the machine, or the one asked for. kUnfit where the machine does not have it.
   static Result<Stream> cpu(int threads, std::optional<Isa> isa = {});
 
   // Over operations of the caller's, which outlive it: how an instruction set is tested that the machine lacks.
@@ -40,7 +40,7 @@ class Stream {
   const CpuOperations& operations() const { return *operations_; }
   std::string numerics_id(std::string_view format = "bf16") const;
 
-  // For kernels that take a slower way than they could: logs the reason, a literal, the first time on this stream.
+  // Logs once per stream that a kernel took a slow path. `reason` is a literal.
   void tell_slow(const char* reason);
 
  private:

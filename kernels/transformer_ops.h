@@ -2,7 +2,7 @@
 //
 // Inputs and outputs are bf16, arithmetic fp32 in 16 lanes over the row with a fixed tree at the end, rounded once
 // where a formula below says bf16(.). Gradients of weights are fp32 and added to what is there, in the order of rows.
-// What goes forward is there in fp32, too: the same formulas and orders, with nothing rounded.
+// Forward operations exist in fp32, too: the same formulas and orders, without rounding.
 //
 // Thread safety: as gemm.h.
 #pragma once

@@ -21,7 +21,7 @@ struct Variant {
   std::vector<std::string> overrides;  // "run.seed=3"
 };
 
-// What one run takes.
+// Resources of one run.
 struct Resources {
   int cores = 0;
   uint64_t memory_bytes = 0;

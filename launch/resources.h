@@ -1,4 +1,4 @@
-// What a run takes of a machine, from its config and the estimate of its memory (run/memory.h).
+// Resources of a run, from its config and the estimate of its memory (run/memory.h).
 //
 // Thread safety: none needed; values.
 #pragma once

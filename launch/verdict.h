@@ -1,4 +1,4 @@
-// What follows the end of a run under a scheduler: the one rule that every rendered job and the local launcher keep.
+// What to do after the end of a run under a scheduler: one rule for every rendered job and the local launcher.
 //
 //   0                       done
 //   75, or SIGTERM, SIGUSR1  interrupted; started again where it stopped, up to `most_restarts` times

@@ -18,7 +18,7 @@
 
 namespace tandem::model {
 
-// Of one matrix.
+// The factors of one matrix.
 struct Factors {
   int rows = 0, columns = 0;
   std::vector<float> a;  // [rank][columns]
@@ -49,7 +49,7 @@ Status write_adapter(const Adapter& adapter, const fs::path& directory, const st
 // Adds the adapter to weights, bf16 or float32, which are to be packed after it. Gives how many matrices changed.
 // kInvalid where the model has no such matrix or one of another shape; nothing is changed then.
 Result<int> merge(kernels::Stream& stream, const Adapter& adapter, Weights& weights);
-// What `read_adapter` and `merge` do; an error names the file.
+// Reads an adapter and merges it; an error names the file.
 Result<int> merge_adapter(kernels::Stream& stream, const fs::path& directory, Weights& weights);
 
 // A matrix as the checkpoint knows it: where it begins in the flat array, and its shape.
@@ -76,7 +76,7 @@ struct LowRankSum {
 Status add_low_rank(kernels::Stream& stream, const LowRankSum<kernels::bf16>& arguments);
 Status add_low_rank(kernels::Stream& stream, const LowRankSum<float>& arguments);
 
-// What PEFT calls the matrix of a checkpoint's tensor: "q_proj" of "model.layers.0.self_attn.q_proj.weight".
+// PEFT's name for the matrix of a checkpoint's tensor: "q_proj" of "model.layers.0.self_attn.q_proj.weight".
 std::string module_of(std::string_view name);
 
 // All matrices that an adapter can change, by their names in the checkpoint.

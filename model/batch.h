@@ -9,7 +9,7 @@ namespace tandem::model {
 
 class LiveAdapter;
 
-// What an executor calls an adapter that was attached to it; 0: none.
+// The id of an adapter that was attached to an executor; 0: none.
 using AdapterId = uint64_t;
 
 // Rows of a batch, one behind the other, that products are followed by an adapter in.

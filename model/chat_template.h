@@ -21,8 +21,8 @@
 
 namespace tandem::model {
 
-// What becomes of the text of a special token within a message or a tool, in ids: plain text, so that nothing that a
-// model reads can forge a turn, or that token, as transformers has it. The rendered text is the same.
+// How the text of a special token within a message or a tool is encoded: as plain text, so that no content can forge a
+// turn, or as that token, as in transformers. The rendered text is the same.
 enum class SpecialInContent : uint8_t { kTokens, kText };
 
 struct RenderOptions {

@@ -1,4 +1,4 @@
-// What a checkpoint's config.json says about the transformer, in one notation.
+// The config of a transformer, read from a checkpoint's config.json into one notation.
 //
 // Families read: llama (Llama 2 and 3, SmolLM2), mistral, qwen2, qwen3, qwen3_moe, glm4, glm4_moe, deepseek_v3 and
 // kimi_k2, which is the same. Both notations of the hub are understood (`rope_theta` with `rope_scaling`, or
@@ -95,7 +95,7 @@ int rope_dim(const ModelConfig& config);
 Status check(const ModelConfig& config);
 
 int64_t parameter_count(const ModelConfig& config);
-// Those that one token's forward pass uses: of experts only the chosen ones.
+// Parameters that one token's forward pass uses: of experts only the top_k.
 int64_t active_parameter_count(const ModelConfig& config);
 
 // Names and shapes (out, in) of all tensors that the model has in a checkpoint, in checkpoint order.

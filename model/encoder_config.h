@@ -1,4 +1,4 @@
-// What the files of a sentence encoder say about it: a BERT that makes one vector of a text.
+// The config of a sentence encoder, a BERT that maps a text to one vector.
 //
 // Read are config.json of `model_type` "bert" and, where they are there, the files of sentence-transformers:
 // modules.json with the pooling that it names, and sentence_bert_config.json. Whatever would change an embedding and is
@@ -31,7 +31,7 @@ struct EncoderConfig {
 // `longest` is max_seq_length of sentence_bert_config.json or else model_max_length of tokenizer_config.json, as
 // sentence-transformers takes it.
 Result<EncoderConfig> read_encoder_config(const fs::path& directory);
-// Of config.json alone; `longest` is `positions`.
+// Reads config.json alone; `longest` is `positions`.
 Result<EncoderConfig> encoder_config_from_json(const Json& json);
 
 // Names and shapes of the tensors that an embedding is computed from, without a prefix ("bert.").

@@ -1,5 +1,4 @@
-// What runs batches of one model on one device, behind ids: weights, pages of keys and values, logits and the memory of
-// all of them stay inside.
+// Runs batches of one model on one device. Weights, pages of keys and values, and logits stay inside; callers use ids.
 //
 // A plan is submitted and gets a ticket; its answer is collected by the ticket. Plans run in the order in which they
 // were submitted, and calls about pages in that order too: a page that is given away after `submit` is still that
@@ -110,7 +109,7 @@ struct Answer {
   double forward_seconds = 0, sample_seconds = 0;  // of the device
 };
 
-// Plans' work that was made a graph of a device's stream, and how often one was launched.
+// Counts of device graphs captured from plans, and of their launches.
 struct GraphCounters {
   uint64_t captured = 0, launched = 0;
 };
@@ -120,10 +119,10 @@ struct GraphCounters {
 class StagedWeights {
  public:
   virtual ~StagedWeights() = default;
-  // Makes what batches read of the bytes of a version, as Weights::wire has them, which stay the caller's. After an
-  // error this can only be let go.
+  // Prepares the bytes of a version, in the layout of Weights::wire, for batches. The bytes stay the caller's. After an
+  // error the object can only be destroyed.
   virtual Status prepare(std::span<const std::byte> wire) = 0;
-  // Whether what batches will read is what `prepare` makes of these bytes: kCorrupt says what is not.
+  // Checks that the prepared data match these bytes; kCorrupt names the first mismatch.
   virtual Status verify(std::span<const std::byte> wire) = 0;
 };
 

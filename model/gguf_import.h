@@ -19,7 +19,7 @@ struct ImportSummary {
   std::vector<std::string> left_out;  // keys of the metadata that say how to sample, which no file here takes
 };
 
-// What the metadata say of the model, where its architecture is one that can be imported.
+// Reads the config from the metadata, where the architecture can be imported.
 Result<ModelConfig> config_of_gguf(const Gguf& gguf);
 // The tensors of such a model by their names of the hub; those that are missing, too many or of another shape are
 // named.

@@ -17,7 +17,7 @@
 
 namespace tandem::model {
 
-// Of out = x W: the gradient of x, n inputs, from that of out, k outputs.
+// Backward pass of out = x W: the gradient of x (n inputs) from that of out (k outputs).
 Status linear_backward(kernels::Stream& stream, const Weights& weights, int weight, kernels::Gemm arguments);
 // The same of each row in its place by its expert's matrix (routes.h).
 Status grouped_linear_backward(kernels::Stream& stream, const Weights& weights, int parameter,

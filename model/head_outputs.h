@@ -1,4 +1,4 @@
-// What a pass of the language model's head writes.
+// Outputs of a pass of the language model's head.
 //
 // Thread safety: as any value.
 #pragma once

@@ -7,7 +7,7 @@
 
 namespace tandem::model {
 
-// Of a draw with a mask or a bias. Token -1 where nothing is allowed.
+// Samples a draw with a mask or a bias. Token -1 where nothing is allowed.
 kernels::Sampled draw_allowed(const Draw& draw, std::span<const float> logits, float log_sum);
 
 // The `count` likeliest tokens, at least one, at most all; the likeliest first, ties by id.

@@ -24,7 +24,7 @@ namespace tandem::model {
 
 constexpr float kLatentNormEpsilon = 1e-6f;
 
-// What expanding leaves behind; the backward pass reads it. Both are empty where queries are made of the states.
+// Results of the expansion that the backward pass reads. Both are empty where queries are made of the states.
 template <typename T>
 struct LatentQueries {
   std::vector<T> normed;   // [rows][query_rank]: the latents of queries behind their norm

@@ -1,5 +1,5 @@
-// What the operations of engine and trainer have in common: the call of each kernel with its arguments, so that both
-// make the same call. They differ in where results lie and what is remembered, which is in those who derive from this.
+// Operations shared by engine and trainer: the call of each kernel with its arguments, so that both make the same call.
+// They differ in where results lie and what is remembered, which is in those who derive from this.
 //
 // Thread safety: none. Between `begin` and the end of the pass stream, weights and `adapted` must live.
 #pragma once
@@ -31,7 +31,7 @@ class LayerOps : public BasicOps<T> {
   const ParameterLayout& layout() const { return weights_->layout(); }
 
   Status embed_rows(std::span<const int32_t> tokens, const Tensor& out) const;
-  // Of rows [x.rows][x.columns] at `in`, as `x` describes them, to `out`.
+  // Normalizes rows [x.rows][x.columns] at `in`, as `x` describes them, to `out`.
   Status norm_rows(const Tensor& x, const T* in, int weight, T* out) const;
   Status gate_rows(const Tensor& gate_up, const T* in, T* out) const;
   // out = x W + bias + residual, and what live adapters add to their rows. Bias -1: none; residual null: none.
@@ -41,7 +41,7 @@ class LayerOps : public BasicOps<T> {
 
   // Rows `rows` of the final states, one behind the other; valid until the next.
   const T* gather(const Tensor& states, std::span<const int> rows);
-  // Of `rows` rows that `gather` gave; `picks` count them from 0.
+  // Applies the head to `rows` rows of `gather`; `picks` count them from 0.
   Status head_rows(const T* gathered, size_t rows, const HeadOutputs& outputs,
                    std::span<const kernels::TokenPick> picks, std::span<float> logprobs) const;
 

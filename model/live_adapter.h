@@ -38,7 +38,7 @@ class LiveAdapter {
   static Result<std::shared_ptr<const LiveAdapter>> create(kernels::Stream& stream, const Adapter& adapter,
                                                            const ParameterLayout& layout, WeightFormat format);
 
-  // What `read_adapter` and it do; an error names the file.
+  // Reads an adapter and prepares it; an error names the file.
   static Result<std::shared_ptr<const LiveAdapter>> read(kernels::Stream& stream, const fs::path& directory,
                                                          const Weights& weights);
 
@@ -46,7 +46,7 @@ class LiveAdapter {
   bool fits(const ParameterLayout& layout, WeightFormat format) const;
   int rank() const { return rank_; }  // of the adapter, or one more where that is odd
   size_t bytes() const;               // of the factors
-  // Of the factors as they are multiplied, and of what they belong to: equal where the products are.
+  // A digest of the packed factors and their matrices: equal digests give equal products.
   const Digest& digest() const { return digest_; }
 
   // The factors of one parameter.

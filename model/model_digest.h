@@ -1,4 +1,4 @@
-// What a model directory holds, in one name: the same wherever its files lie, another when they are written anew.
+// A digest of a model directory: independent of its path, different when its files are written anew.
 #pragma once
 
 #include <string>
@@ -7,8 +7,7 @@
 
 namespace tandem::model {
 
-// Of the weights, configs, tokenizer and templates in it, by their names and bytes: 64 hexadecimal digits. Reads all of
-// them.
+// Covers names and bytes of weights, configs, tokenizer and templates; 64 hexadecimal digits. Reads all of them.
 Result<std::string> digest_of_model(const fs::path& directory);
 
 }  // namespace tandem::model

@@ -1,4 +1,4 @@
-// What is done to text before it is cut into pieces (the `normalizer` of tokenizer.json).
+// Normalizes text before it is split (the `normalizer` of tokenizer.json).
 //
 // The normal forms are those of Unicode 9, the tables of HF tokenizers: characters that came later stay as they are,
 // where a newer library would change them and with them the ids.

@@ -19,8 +19,8 @@ class Panels {
   const T* values(int parameter) const {
     return weights_.flat<T>().data() + weights_.layout().parameters[parameter].offset;
   }
-  // The panels of a parameter's matrix; of experts those of one after the other. Of codes where the parameter is
-  // quantised, unless for training or not to be had so (kernels::pack_codes).
+  // The panels of a parameter's matrix; of experts those of one after the other. Codes where the parameter is
+  // quantised, unless for_training(), or pack_codes() cannot represent it.
   template <typename T = kernels::bf16>
   kernels::RightSide<T> packed(int parameter) const {
     if (const Buffer<std::byte>& codes = weights_.packed_codes_[parameter]; !codes.empty())

@@ -30,7 +30,7 @@ class ReasoningSplitter {
   // `inside`: the text begins behind <think>; one that is written again is no part of the reasoning.
   explicit ReasoningSplitter(bool inside) : begins_inside_(inside) {}
 
-  // What is certain by now; with `last`, the rest.
+  // Returns the parts that are certain by now; with `last`, the rest.
   Parts push(std::string_view piece, bool last);
   bool inside() const { return state_ == kReasoning || (state_ == kBefore && begins_inside_); }
 

@@ -45,11 +45,11 @@ void put_rope(const RopeConfig& rope, Json& config);
 // between them a ramp over wave lengths (llama3) or over dimensions (yarn: Peng et al. 2023), as transformers has them.
 std::vector<float> rope_frequencies(const RopeConfig& rope, int rope_dim);
 
-// What cosines and sines are multiplied by: of yarn its attention factor, else 1.
+// The factor of cosines and sines: yarn's attention factor, else 1.
 double rope_magnitude(const RopeConfig& rope);
 
-// What DeepSeek-V3 multiplies all scores by: of yarn with `mscale_all_dim` the square of (0.1 mscale_all_dim ln factor
-// + 1), else 1.
+// The factor of DeepSeek-V3 for all scores: of yarn with `mscale_all_dim` the square of (0.1 mscale_all_dim ln factor +
+// 1), else 1.
 double rope_score_factor(const RopeConfig& rope);
 
 }  // namespace tandem::model

@@ -32,10 +32,10 @@ template <typename T>
 Status choose(kernels::Stream& stream, const Weights& weights, int router, int router_bias, const BasicTensor<T>& x,
               Routes& routes, std::span<const int32_t> given = {});
 
-// What a record of the model's routes looks like: layers 0 for a model without experts.
+// The shape of the model's recorded routes; layers is 0 for a model without experts.
 RouteShape route_shape(const ModelConfig& config);
 
-// The rows of x into the places that were chosen: `out` is [rows * top_k][columns].
+// Permutes the rows of x to their places: `out` is [rows * top_k][columns].
 template <typename T>
 Status send(kernels::Stream& stream, const Routes& routes, const BasicTensor<T>& x, const BasicTensor<T>& out);
 

@@ -1,4 +1,4 @@
-// A named range of numbers on a device: how masters, moments, gradients and weights are spoken of outside the code that
+// A named range of numbers on a device: the handle of masters, moments, gradients and weights outside the code that
 // computes with them.
 //
 // A slice owns nothing: it is valid as long as its owner (trainer/learn/buffers.h, model::Weights). Only `host` gives
@@ -62,7 +62,7 @@ struct BasicSlice {
 using Slice = BasicSlice<std::byte>;
 using ConstSlice = BasicSlice<const std::byte>;
 
-// Of numbers that somebody else holds in memory of this process.
+// A slice over numbers in host memory that somebody else owns.
 template <typename T>
 auto slice_of(std::string name, std::span<T> values) {
   using Byte = std::conditional_t<std::is_const_v<T>, const std::byte, std::byte>;

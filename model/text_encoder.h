@@ -33,7 +33,7 @@ class TextEncoder {
 
   // [text][width], of any number of texts.
   Result<std::vector<float>> embed(kernels::Stream& stream, std::span<const std::string> texts) const;
-  // Of texts as tokens() gives them, in one batch.
+  // Embeds texts (as tokens() returns them) in one batch.
   Result<std::vector<float>> embed_tokens(kernels::Stream& stream, std::span<const std::vector<TokenId>> texts) const {
     return encoder_.embed(stream, texts);
   }

@@ -1,4 +1,4 @@
-// What tokens add to a text, by their names: the `decoder` of tokenizer.json.
+// Converts tokens to text by their names: the `decoder` of tokenizer.json.
 //
 // A decoder of HF tokenizers sees all tokens of a text at once. Read is what depends on one token and on whether it is
 // the first of them, so that a text can be decoded while it comes; what else there is is refused by name.
@@ -26,9 +26,9 @@ class TokenDecoder {
   // Strip, ByteFallback and Fuse, at its end the Strip of one leading space.
   static Result<TokenDecoder> from_json(const Json& json);
 
-  // What a token adds behind others.
+  // The text of a token behind others.
   std::string text_of(const std::string& name) const;
-  // What it begins a text with; nothing where that is the same.
+  // The text of a token at the beginning of a text; no value where it is the same.
   std::optional<std::string> opening_of(const std::string& name) const;
   // Whether it stands for a byte: rows of such tokens are text only where all of it is UTF-8.
   bool is_byte(const std::string& name) const { return byte_fallback_ && byte_of(name).has_value(); }

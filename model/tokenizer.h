@@ -28,8 +28,8 @@
 
 namespace tandem::model {
 
-// What the post-processor adds, such as a begin token. Special tokens that are written in the text are recognised
-// anyway.
+// Tokens that the post-processor adds, such as a begin token. Special tokens that are written in the text are
+// recognised anyway.
 enum class AddSpecial : uint8_t { kNo, kYes };
 
 struct Encoded {
@@ -110,8 +110,8 @@ class StreamDecoder {
  public:
   explicit StreamDecoder(const Tokenizer& tokenizer) : tokenizer_(&tokenizer) {}
 
-  // What is certain by now. Held back are the bytes of an unfinished character, at most three; with byte fallback a row
-  // of byte tokens, since it is text only where all of it is UTF-8.
+  // Returns the text that is certain by now. Held back are the bytes of an unfinished character, at most three; with
+  // byte fallback a row of byte tokens, since it is text only where all of it is UTF-8.
   std::string push(TokenId id);
   // The rest; an unfinished character becomes U+FFFD.
   std::string finish();

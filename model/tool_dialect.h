@@ -1,4 +1,4 @@
-// What an assistant's text says in the way of tool calls, by the dialect that its model was trained on.
+// Parses tool calls in an assistant's text by the dialect that its model was trained on.
 //
 // Text beside calls is kept. What a model wrote is never rendered back into training tokens from here: the parse is for
 // running the calls. A malformed call becomes a ToolCallError whose message is written for the model to read and act

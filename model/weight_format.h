@@ -23,7 +23,7 @@ constexpr const char* to_string(WeightFormat format) { return kWeightFormatNames
 constexpr bool is_quantised(WeightFormat format) {
   return format == WeightFormat::kFp8 || format == WeightFormat::kMxfp8;
 }
-// Those in which a bf16 model may be trained and sampled.
+// Formats in which a bf16 model may be trained and sampled.
 std::vector<std::string> weight_format_names();
 // One of these; kInvalid names them.
 Result<WeightFormat> weight_format_named(std::string_view name);

@@ -38,17 +38,17 @@ class Weights {
     size_t all() const { return flat + wire + panels; }
     friend bool operator==(const Memory&, const Memory&) = default;
   };
-  // What `create` and `pack` of such weights take, without taking it.
+  // Memory that `create` and `pack` of such weights would allocate.
   static Result<Memory> memory_of(const ModelConfig& config, bool for_training,
                                   WeightFormat format = WeightFormat::kBf16);
-  // What these have taken.
+  // Memory that these have allocated.
   Memory memory() const;
 
   const ModelConfig& config() const { return config_; }
   const ParameterLayout& layout() const { return layout_; }
   bool for_training() const { return for_training_; }
   WeightFormat format() const { return format_; }
-  // Of the products with this parameter: the format of the layers' matrices, bf16 of all else.
+  // The format of products with this parameter: format() for matrices of the layers, bf16 for all others.
   WeightFormat format_of(int parameter) const { return quantized_[parameter] ? format_ : WeightFormat::kBf16; }
 
   // In float32 it is the one of float, else that of bf16; the other is empty, as are its values and panels.
@@ -68,8 +68,8 @@ class Weights {
   // The fp32 numbers of a parameter that is split into three.
   std::vector<float> split_values(int parameter) const;
 
-  // What is sent: `flat`, or parameter by parameter the codes and then the scales of what is quantised (each expert
-  // in blocks of its own), bf16 of the rest.
+  // The published bytes: `flat`, or parameter by parameter the codes and then the scales of what is quantised (each
+  // expert in blocks of its own), bf16 of the rest.
   std::span<std::byte> wire();
   std::span<const std::byte> wire() const { return const_cast<Weights*>(this)->wire(); }
 
@@ -175,7 +175,7 @@ class Weights {
   template <typename T>
   Result<bool> verify_panels(kernels::Stream& stream, std::span<const std::byte> wire, size_t parameter,
                              std::vector<std::byte>& scratch) const;
-  // Of one matrix of a parameter, in `wire`.
+  // The codes and scales of one matrix of a parameter, in `wire`.
   const kernels::e4m3* codes(const std::byte* wire, size_t parameter, int group) const;
   const kernels::e8m0* scales(const std::byte* wire, size_t parameter, int group) const;
   size_t scales_of_group(const Parameter& parameter) const;

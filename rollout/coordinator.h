@@ -1,8 +1,8 @@
-// The coordinator: the ledger with sockets, a clock and a log around it. It decides nothing.
+// The coordinator: a shell of sockets, clock and log around the ledger, which makes all decisions.
 //
-// Every event is appended to RUN/ledger/events.log before it takes effect; a coordinator that starts again replays the
-// log, which says what the run is to do, and meets the workers, who go on with what they hold. It also gathers what the
-// roles report: RUN/metrics.jsonl (one line a step) and the status that the supervisor watches. It keeps the run's
+// Every event is appended to RUN/ledger/events.log before it takes effect; a restarted coordinator replays the log,
+// which contains the plan of the run, and reconnects to the workers, which keep their episodes. It also gathers what
+// the roles report: RUN/metrics.jsonl (one line a step) and the status that the supervisor watches. It keeps the run's
 // directory, and tells rollouts when it has changed: environment servers come and go while the run is on.
 #pragma once
 
@@ -29,7 +29,7 @@ struct CoordinatorSettings {
   double episode_seconds = 300;              // after which an episode is taken back
   JudgingSettings judging = {};              // of groups that are complete
   std::vector<std::string> alarms_off = {};  // not raised; names of kAlarmNames
-  // Where the run has one: what follows from an event waits until the standby has it, too. Outlives the coordinator.
+  // Null without a standby. Actions wait until the standby has their event too. Outlives the coordinator.
   standby::Replicator* standby = nullptr;
   uint64_t epoch = 1;          // of the run
   uint64_t most_unscored = 0;  // attempts in a row that may fail again without a reward; 0: any number
@@ -40,7 +40,7 @@ struct CoordinatorSettings {
 // kUnfit where the run was taken over.
 Status run_coordinator(const CoordinatorSettings& settings, const Clock& clock, const std::atomic<bool>& stop);
 
-// How far a run is, as the coordinator reports it: phase, step, steps, late_commits, episodes.
+// The progress that the coordinator reports: phase, step, steps, late_commits, episodes.
 Json progress_of(const Ledger& ledger);
 
 }  // namespace tandem::rollout

@@ -1,5 +1,5 @@
-// A rollout's lines to the environment servers of its run: which server an episode had best go to, requests under
-// numbers of their own, who is silent.
+// A rollout's connections to the environment servers of its run: picks a server for each episode, numbers requests,
+// detects silent servers.
 //
 // Servers are known by their rank, and come and go while the run is on. The best one has the fewest episodes of this
 // rollout, of those that answer and have room; one on the same machine is as good with some more. A server that said it
@@ -35,32 +35,32 @@ class EnvLines {
   EnvLines(Connect connect, size_t seed, const Clock& clock, std::string near = "")
       : connect_(std::move(connect)), seed_(seed), clock_(clock), near_(std::move(near)) {}
 
-  // The servers are now those of the directory. Error: of the first that cannot be connected to; it is left out, and
-  // the others are as the directory says.
+  // Connects to the servers of the directory and drops all others. Returns the error of the first that cannot be
+  // connected to; the rest are updated.
   Status follow(const wire::Directory& directory);
-  // Ends lines to servers that have left, some time after their last episode.
+  // Closes connections to servers that have left, some time after their last episode.
   void end_unused(const Load& load);
 
-  // For waiting on all of them, until the next call of something else.
+  // Adds all sockets, to wait on. They are valid until the next call of another method.
   void add_sockets(std::vector<wire::Socket*>& sockets);
   uint64_t refused() const;
   bool knows(int server) const { return lines_.contains(server); }
 
-  // The server for a new episode; nothing where all have left or are lost.
+  // The server for a new episode; empty where all have left or are lost.
   std::optional<int> best(const Load& load) const;
-  // Whether one that answers and has room is there.
+  // Whether any server answers and has room.
   bool has_room(const Load& load) const;
   // The server said that it has no room.
   void leave_alone(int server);
 
-  // What is asked for an episode. An answer to another ask of the episode is not waited for any more.
+  // A request for an episode. It replaces earlier requests of the episode, whose answers are ignored.
   struct Request {
     EpisodeKey key;
     uint64_t ask = 0;
   };
-  // `server` is one that is known. The request may get lost.
+  // Sends to a known server. The request may be lost.
   void send(int server, const Request& request, const std::function<void(wire::Body::Builder)>& write);
-  // No answer is waited for any more.
+  // Ignores further answers for the episode.
   void drop(uint64_t episode);
   void release(int server, uint64_t sandbox);
 
@@ -74,11 +74,11 @@ class EnvLines {
   };
   std::optional<Heard> receive();
 
-  // Servers that are silent or have left though another answers: what has no sandbox yet had better ask there.
+  // Servers that are silent or have left while another answers: an episode without a sandbox should ask that one.
   std::vector<int> silent() const;
   std::vector<int> lost() const;
-  // Asks everybody whether he is still who he was, where an answer is late: a welcome comes, and every answer carries
-  // its epoch. At most once a second.
+  // Greets all servers where an answer is late: the epoch of their welcome shows whether they were restarted. At most
+  // once a second.
   void greet_if_late();
 
  private:

@@ -36,7 +36,7 @@
 
 namespace tandem::rollout {
 
-// What an episode waits for, in the order of its life.
+// The states of a waiting episode, in the order of its life.
 enum class Waiting : uint8_t {
   kWeights,
   kSandbox,
@@ -131,7 +131,7 @@ class Episode {
     std::string thief;  // address
   };
   struct NotHandedOver {};  // HandOver could not be carried out
-  // Another rollout has it, since the claim of that number. One that came back since then stays.
+  // Another rollout has it since claim number `claims`. An episode that came back after that claim stays.
   struct Gone {
     EpisodeKey key;
     uint32_t claims = 0;
@@ -143,7 +143,7 @@ class Episode {
   // An environment server has another life: what was asked of the one before is asked again, so that a sandbox that
   // ended with it is refused at once.
   struct TrunkTaken {};  // another of its family plays the trunk; it has not begun itself
-  struct TrunkFree {};   // nobody does any more
+  struct TrunkFree {};   // nobody plays it any more
   struct TrunkEnded {};  // before the turn with which it would have branched
   struct Forked {        // the trunk, as it stands; its sandbox stays as it is until this has one
     Handover trunk;
@@ -244,13 +244,13 @@ class Episode {
   }
   std::optional<int> server() const { return server_; }  // that has its sandbox, or was asked for one
   bool is_over() const { return is_over_; }
-  // Whether what it plays, or waits for, is the trunk of its family.
+  // Whether it plays, or waits for, the trunk of its family.
   bool is_in_trunk() const { return in_trunk_; }
-  // Whether it would go on from the trunk of another one: it has not begun, and none has failed it.
+  // Whether it can continue from the trunk of another episode: it has not begun, and no trunk has failed it.
   bool may_wait_for_trunk() const { return in_trunk_ && waiting_ == Waiting::kWeights && !sandbox_ && !is_by_itself_; }
   // Whether it needs the sandbox of a trunk as it is.
   bool is_branching() const { return from_.has_value(); }
-  // What it draws now.
+  // The seed of the tokens that it samples now.
   uint64_t seed() const { return in_trunk_ ? lease_.trunk->seed : lease_.sample_seed; }
 
  private:
@@ -284,7 +284,7 @@ class Episode {
   bool waits_for_env() const;
   bool answers(Waiting waiting, uint64_t ask) const { return waiting_ == waiting && sends_ > 0 && ask == ask_; }
   void start(Time now, Actions& actions);
-  // What it waits for now, under a new number; an answer to the one before is not waited for any more.
+  // Sends the current request under a new number; answers to earlier ones are ignored.
   void ask(Time now, Actions& actions);
   void send_ask(Time now, Actions& actions);
   // There is nobody to ask for a sandbox.

@@ -1,4 +1,4 @@
-// All that another rollout needs to go on with an episode, and its form as a message.
+// The state that another rollout needs to continue an episode, and its encoding as a message.
 #pragma once
 
 #include <optional>
@@ -26,7 +26,7 @@ struct Handover {
 };
 
 void write_handover(const Handover& handover, wire::Outgoing& message);
-// kCorrupt where the trajectory is, or what it says of tools and calls.
+// kCorrupt where the trajectory, the tools or the calls cannot be read.
 Result<Handover> read_handover(const wire::Incoming& message);
 
 }  // namespace tandem::rollout

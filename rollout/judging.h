@@ -1,5 +1,5 @@
-// Groups on their way to a judge: pairs of episodes are asked about on threads, in both orders, and joined to a verdict
-// on the group.
+// Compares groups by a judge: asks about pairs of episodes on threads, in both orders, and combines the answers to a
+// verdict on the group.
 //
 // Thread safety: compare(), take() and metrics() on the owner's thread.
 #pragma once
@@ -24,7 +24,7 @@ struct JudgingSettings {
   double price = 0;                    // of a million tokens
 };
 
-// Pairs (i, j) of `count` episodes: each with the `rivals` after it, in a ring; none twice.
+// Pairs (i, j) of `count` episodes: each with the `rivals` next ones in a ring; no pair twice.
 std::vector<std::pair<size_t, size_t>> pairs_to_compare(size_t count, int rivals);
 
 class Judging {
@@ -32,12 +32,12 @@ class Judging {
   explicit Judging(const JudgingSettings& settings);
   ~Judging();  // ends what is being asked
 
-  // A group that is being compared already is not asked about again.
+  // Starts a comparison. Ignored for a group that is being compared already.
   void compare(const Compare& group);
-  // Verdicts that have come in since: the share of its comparisons that each episode won, a tie being half of one.
+  // Returns the verdicts since the last call: the share of its comparisons that each episode won; a tie counts half.
   // Where the two orders of a pair disagree, it is a tie.
   std::vector<Compared> take();
-  // Pairs, those whose orders agree, questions, tokens, cost; null where nobody is asked.
+  // Counts of pairs, of pairs whose orders agree, of questions and tokens, and cost; null without a judge.
   Json metrics() const;
 
  private:

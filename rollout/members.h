@@ -1,4 +1,4 @@
-// Who takes part in a run now, as its coordinator hears it, and where everybody is.
+// The members of a run, as its coordinator hears from them, and the run's directory.
 //
 // The directory begins with what the run's topology names. A peer that introduces itself is listed with the address
 // that it says; one that leaves is not listed any more. A peer that falls silent stays listed where the topology names
@@ -43,13 +43,15 @@ class Members {
 
   explicit Members(wire::Directory topology) : topology_(topology), directory_(std::move(topology)) {}
 
-  // kInvalid, with nothing changed, for an address that is none; kExhausted where there are too many peers.
+  // Adds or updates a member. kInvalid, without a change, for an invalid address; kExhausted where there are too many
+  // peers.
   Result<Joined> join(const Introduction& introduction, Time now, double unix_seconds);
-  // The member that speaks; null where it must introduce itself first: it is a stranger, of another life, or was lost.
+  // Returns the sender of a message; null where it must introduce itself first: it is unknown, has another epoch, or
+  // was lost.
   Member* hear(const wire::Peer& peer, uint64_t epoch, Time now);
-  // Takes it off the directory; it stays a member until it falls silent, and is forgotten then.
+  // Removes the peer from the directory. It stays a member until it falls silent.
   void leave(const wire::Peer& peer);
-  // Those that have been silent for `limit`, were not lost before, and have not left.
+  // Marks and returns members that have been silent for `limit`, were not lost before, and have not left.
   std::vector<wire::Peer> lose_silent(Time now, Duration limit);
 
   // {"rollout-1": {role, pid, epoch, lost, since, silent, doing, metrics}, ..}

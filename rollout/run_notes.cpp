@@ -11,8 +11,7 @@ namespace tandem::rollout {
 
 RunNotes::RunNotes(const fs::path& run_dir, uint64_t most_unscored, std::vector<std::string> alarms_off)
     : path_(run_dir / "failures.json"), most_unscored_(most_unscored), alarms_(std::move(alarms_off)) {
-  const auto before = read_file(path_, 1 << 20);
-  if (before) failures_ = Failures::of(parse_json(*before).value_or(Json()));
+  if (auto before = Failures::read(path_)) failures_ = std::move(*before);
   written_ = failures_.count();
 }
 
@@ -64,7 +63,7 @@ void RunNotes::add_to(Json& line, uint64_t step) {
 void RunNotes::write(Time now, bool last) {
   if (failures_.count() == written_ || (!last && now < next_write_)) return;
   next_write_ = now + std::chrono::seconds(1);
-  if (write_file(path_, dump_json(failures_.report()) + "\n")) written_ = failures_.count();
+  if (write_file(path_, dump_json(failures_.to_file()) + "\n")) written_ = failures_.count();
 }
 
 }  // namespace tandem::rollout

@@ -1,4 +1,4 @@
-// What the coordinator notes of a run for people: how attempts end, why some got no reward, what the alarms say.
+// Statistics of a run for people: outcomes of attempts, reasons without a reward, alarms.
 //
 // Failures are kept in RUN/failures.json, over restarts; all else counts from the coordinator's start. The books do not
 // depend on any of it.
@@ -22,10 +22,10 @@ class RunNotes {
   // `alarms_off` are not raised (kAlarmNames).
   RunNotes(const fs::path& run_dir, uint64_t most_unscored, std::vector<std::string> alarms_off = {});
 
-  // Episodes that the books have given up because they could not be scored.
+  // The number of episodes that the books dropped because they could not be scored.
   static uint64_t given_up(const Books& books);
 
-  // A commit that counted, in the books after it; `given_up` as it was before.
+  // Notes a commit that took effect. `ledger` is after it, `given_up` from before it.
   void committed(const Commit& commit, const Ledger& ledger, uint64_t given_up);
   void compared(const Compared& compared, const Ledger& ledger, uint64_t given_up);
 
@@ -33,7 +33,7 @@ class RunNotes {
   // for the next one.
   void add_to(Json& line, uint64_t step);
 
-  // Why the run is to end.
+  // Why the run must end; empty while it may go on.
   const std::optional<std::string>& verdict() const { return verdict_; }
   Json failures() const { return failures_.report(); }
   // RUN/failures.json, at most once a second unless it is the last time. A disk that is full costs the run nothing

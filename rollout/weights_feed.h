@@ -1,11 +1,10 @@
-// The newest weights, on their way into an engine: asked for, fetched, verified, prepared, ready.
+// Brings the newest weights into an engine: requests, fetches, verifies and prepares them.
 //
-// The feed holds the bytes of the newest version in host memory, so that what changed is enough for the next one.
-// Weights are ready only after the digest of every part was taken of those bytes and what kernels will read was
-// compared with them. Where that fails, nothing of that version is handed out: its memory is let go, and the weights
-// are fetched whole.
+// The feed holds the bytes of the newest version in host memory, so a delta suffices for the next one. Weights become
+// ready only after every part of those bytes matches its digest and the prepared panels match the bytes. On a failure
+// nothing of that version is handed out: its memory is freed, and the weights are fetched whole.
 //
-// Thread safety: none but for the preparing, which runs on a thread that this owns.
+// Thread safety: none. Preparation runs on a thread that the feed owns.
 #pragma once
 
 #include <atomic>
@@ -23,7 +22,7 @@ namespace tandem::rollout {
 
 class WeightsFeed {
  public:
-  // Gives room for a version, as model::Executor does.
+  // Allocates memory for a version, as model::Executor::stage() does.
   using Stage = std::function<Result<std::unique_ptr<model::StagedWeights>>()>;
 
   // `held` is what the engine begins with; up to `window` chunks are asked for at once; `threads` verify.
@@ -38,7 +37,7 @@ class WeightsFeed {
     if (preparing_.joinable()) preparing_.join();
   }
 
-  // Asks, fetches, prepares: whatever is due now.
+  // Sends the requests and starts the work that are due now.
   void tick(wire::Socket& trainer);
   void on_manifest(wire::WeightsManifest::Reader manifest);
   void on_chunk(const wire::Incoming& message);
@@ -50,7 +49,7 @@ class WeightsFeed {
     double prepare_seconds = 0;  // of these: decoding, packing, verifying
     uint64_t bytes = 0;          // that came for it
   };
-  // The weights that became ready since the last call. Their error after kMostFailures failures in a row.
+  // The weights that became ready since the last call. After kMostFailures failures in a row it returns their error.
   Result<std::optional<Ready>> take_ready();
   bool fetching() const { return receiver_.has_value() || preparing_.joinable(); }
   uint64_t newest() const { return newest_; }
@@ -59,7 +58,7 @@ class WeightsFeed {
   static constexpr int kMostFailures = 3;
 
  private:
-  // On a thread: what has come is applied, and made ready where nothing newer is known to follow.
+  // Starts a thread that applies what has arrived, and prepares it unless a newer version is known to follow.
   void start_preparing(std::optional<weights_sync::Manifest> come, uint64_t version, bool is_last);
   Status prepare(const std::optional<weights_sync::Manifest>& come, bool is_last);
   uint64_t newest_;  // version that was handed out, or that the engine began with

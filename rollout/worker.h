@@ -1,4 +1,4 @@
-// A rollout process: one engine, the agent loops of its episodes, and its lines to coordinator, trainer and
+// A rollout process: one engine, the agent loops of its episodes, and its connections to coordinator, trainer and
 // environments.
 //
 // One thread does all of it in turns: messages in, episodes on, weights in, one engine step. An episode here is a small

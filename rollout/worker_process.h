@@ -1,5 +1,4 @@
-// The rollout process from inside: an engine, the episodes that it plays, and its lines to the other roles. What it is
-// for is in worker.h.
+// The implementation of worker.h: an engine, the episodes that it plays, and its connections to the other roles.
 //
 // Thread safety: none; one thread runs it. The engine's kernels have threads of their own.
 #pragma once
@@ -39,10 +38,10 @@ class Worker {
  private:
   // ---- worker.cpp: weights, leases, what is told about it ----
   Status take_weights();
-  // Of all episodes; the coordinator gives them to others when it misses us.
+  // Releases all episodes; the coordinator gives them to others when this process is lost.
   void let_go();
   void pull();
-  // Time passes for every episode.
+  // Sends a tick to every episode.
   void tick();
   size_t active() const;
   EnvLines::Load env_load() const;
@@ -50,11 +49,11 @@ class Worker {
   std::string doing() const;
   Json metrics() const;
 
-  // ---- worker_branches.cpp: episodes that begin as one ----
-  // Who plays a trunk, who waits for it, and whose branches have all begun.
+  // ---- worker_branches.cpp: episodes that begin as one ---- Decides which episodes play a trunk, which wait for one,
+  // and which trunks have all their branches.
   void settle_trunks();
   std::vector<Episode*> waiting_for_trunk(const Episode& of);
-  // Whether others of its family would have to begin by themselves without it, or it needs the sandbox of one.
+  // Whether other episodes of its family need it as their trunk, or it needs the sandbox of one.
   bool holds_trunk(const Episode& e);
 
   // ---- worker_messages.cpp: messages in, events of episodes out ----
@@ -62,14 +61,15 @@ class Worker {
   void on_coordinator(const wire::Incoming& message);
   void on_grant(LeaseTerms lease);
   void on_handover(const wire::Incoming& message);
-  // Environment servers have come or gone.
+  // Environment servers have joined or left.
   void on_peers(wire::Peers::Reader peers);
   void on_env(const EnvLines::Heard& heard);
   void on_sandbox(int server, wire::Acquired::Reader acquired);
 
   // ---- worker_actions.cpp: actions of episodes in, work and messages out ----
   void step(Episode& e, const Episode::Event& event);
-  // Nothing where that attempt is not here; forgets it where it is over. Only what names a key ends an episode.
+  // Ignored where that attempt is not here. Forgets the episode where it is over. Only what names a key ends an
+  // episode.
   void step(const EpisodeKey& key, const Episode::Event& event);
   void step_all(const Episode::Event& event);
   Episode* find(const EpisodeKey& key);  // null where that attempt is not here
@@ -91,7 +91,7 @@ class Worker {
   void carry_out(Episode& e, const Episode::Over& over);
   void record(SampledToken& token);
   TurnRequest turn_request(const Episode& e) const;
-  // An episode that began in another engine: all its tokens are a prompt here.
+  // Adds an episode that began in another engine: all its tokens are a prompt here.
   Status adopt(const Episode& e, std::span<const int32_t> tokens);
   // Episodes not begun go first, then those parked in a tool call.
   void hand_over(wire::Steal::Reader steal);

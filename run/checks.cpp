@@ -12,20 +12,25 @@
 #include <cstring>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 #include "base/byte_size.h"
 #include "base/iso_time.h"
+#include "base/json_file.h"
 #include "base/keep_sets.h"
 #include "base/text.h"
+#include "dashboard/run_files.h"
 #include "envs/backends/backends.h"
 #include "kernels/sampling.h"
 #include "model/parameters.h"
 #include "model/routes.h"
 #include "model/safetensors.h"
 #include "rollout/agent/conversation.h"
+#include "rollout/books/failures.h"
 #include "run/env_hosts.h"
 #include "run/rewards.h"
 #include "run/run_step.h"
+#include "run/tasks.h"
 #include "trainer/learn/low_rank.h"
 #include "trainer/learn/teacher.h"
 
@@ -177,6 +182,21 @@ Status check_run_files(const fs::path& run_dir) {
         .hint("move it away");
   }
   return error ? Status::from_errno(run_dir.string(), error.value()) : Status();
+}
+
+Status check_formats(const fs::path& run_dir) {
+  constexpr std::pair<const char*, int> kFormats[] = {{"status.json", dashboard::kStatusFormat},
+                                                      {"supervisor.json", dashboard::kSupervisorFormat},
+                                                      {"floors.json", dashboard::kFloorsFormat},
+                                                      {"tasks.json", kTasksFormat}};
+  for (const auto& [name, newest] : kFormats) {
+    const auto text = read_file(run_dir / name, uint64_t{1} << 30);
+    const Json json = text ? parse_json(*text).value_or(Json()) : Json();
+    if (!json.is_object()) continue;
+    if (auto format = format_of(json, newest); !format) return std::move(format).error().at((run_dir / name).string());
+  }
+  const auto failures = rollout::Failures::read(run_dir / "failures.json");
+  return failures ? Status() : failures.error();
 }
 
 Result<FileDescriptor> claim_role(const RunLayout& layout, const wire::Peer& peer) {

@@ -11,6 +11,7 @@
 #include "envs/tasks/task.h"
 #include "kernels/lm_head.h"
 #include "run/rewards.h"
+#include "run/tasks.h"
 
 namespace tandem::run {
 
@@ -18,8 +19,7 @@ namespace {
 
 // How many tasks there are of each kind of the set that a run began with.
 Result<rollout::CountsByKind> recorded_counts(const fs::path& run_dir) {
-  const fs::path path = run_dir / "tasks.json";
-  const Json record = TRY(parse_json(TRY(read_file(path))));
+  const Json record = TRY(read_tasks_record(run_dir));
   rollout::CountsByKind counts;
   try {
     for (const Json& task : record.at("tasks")) {
@@ -27,7 +27,7 @@ Result<rollout::CountsByKind> recorded_counts(const fs::path& run_dir) {
       ++(task.at("split") == "train" ? of_kind.train : of_kind.heldout);
     }
   } catch (const Json::exception& error) {
-    return fail(Status::corrupt(path.string() + " is not what was written: " + error.what()));
+    return fail(Status::corrupt((run_dir / "tasks.json").string() + " is not what was written: " + error.what()));
   }
   return counts;
 }
@@ -37,8 +37,13 @@ AdvantageKind advantage_of_groups(const trainer::Algorithm& algorithm) {
   return trainer::is_of_whole_batch(algorithm) ? AdvantageKind::kReturns : algorithm.advantage;
 }
 
+bool takes_functions(const trainer::Algorithm& algorithm) {
+  return trainer::is_function(algorithm) || algorithm.advantage == AdvantageKind::kTorch;
+}
+
 void set_advantages(const trainer::Algorithm& algorithm, rollout::RunPlan& plan) {
   plan.advantage = advantage_of_groups(algorithm);
+  plan.episode_metrics = takes_functions(algorithm) || std::ranges::any_of(algorithm.parts, takes_functions);
   for (const trainer::Algorithm& part : algorithm.parts) {
     for (const std::string& kind : part.kinds) {
       plan.advantages[kind] = {
@@ -75,9 +80,9 @@ Status check_kind_of_algorithm(const std::string& kind, std::span<const std::str
 }
 
 int dynamic_sampling_of(const RunConfig& c) {
-  constexpr int kOfDapo = 10;
-  if (c.trainer.dynamic_sampling >= 0) return c.trainer.dynamic_sampling;
-  return c.algorithm.name == "dapo" ? kOfDapo : 0;
+  if (c.trainer.dynamic_sampling) return *c.trainer.dynamic_sampling;
+  const auto algorithm = trainer::algorithm_named(c.algorithm.name);
+  return algorithm ? algorithm->dynamic_sampling : 0;
 }
 
 rollout::Truncation truncation_of(const RunConfig& c) {

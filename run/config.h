@@ -1,6 +1,7 @@
 // The config of `tandem run`: every key with its default, and what the roles are told.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -67,7 +68,7 @@ struct RunConfig {
     double kl_stop = 0;
     int max_lag = 1;
     std::string on_lag = "wait";
-    int dynamic_sampling = -1;
+    std::optional<int> dynamic_sampling;  // else the algorithm's own
     bool leave_out_truncated = false;
     bool replay_routes = false;
     int warmup_steps = 0;
@@ -124,17 +125,16 @@ struct RunConfig {
 // The table of all fields, bound to `config`.
 Schema schema_of(RunConfig& config);
 
-// The harness that its model trains under: env.profile, or what the keys of env say. kInvalid where both say something.
+// The harness profile that the model trains under: env.profile, or the keys of env. kInvalid where both are given.
 Result<envs::Profile> profile_of(const RunConfig& config);
 
 // Contradictions between fields, found before anything is started.
 Status check(const RunConfig& config);
 
-// Of what training episodes are drawn from.
+// Truncation of the distributions that training samples are drawn from.
 rollout::Truncation truncation_of(const RunConfig& config);
 
-// What the run in `run_dir` is to do; kCorrupt where its RUN/tasks.json, if the config wants one, is not what was
-// written.
+// The plan of the run in `run_dir`. kCorrupt where the config needs RUN/tasks.json and it is damaged.
 Result<rollout::RunPlan> plan_of(const RunConfig& config, const fs::path& run_dir);
 // kInvalid where a kind that has an algorithm of its own is not among those of the run's tasks.
 Status check_kind_of_algorithm(const std::string& kind, std::span<const std::string_view> known);
@@ -142,8 +142,8 @@ Status check_kind_of_algorithm(const std::string& kind, std::span<const std::str
 int dynamic_sampling_of(const RunConfig& config);
 // trainer.keep_checkpoints: how many of the newest; SIZE_MAX for all, 1 for best. The best one is kept beside them.
 Result<size_t> kept_checkpoints(const RunConfig& config);
-// run.alarms_off, and what this config itself brings about: keys and values of older weights give other logprobs, and
-// with a teacher groups of equal rewards teach.
+// run.alarms_off, and alarms that this config would always raise: keys and values of older weights give other logprobs,
+// and with a teacher groups of equal rewards have a signal.
 std::vector<std::string> alarms_off_of(const RunConfig& config);
 Result<trainer::Algorithm> algorithm_of(const RunConfig& config);
 Result<trainer::OptimizerSettings> optimizer_of(const RunConfig& config);

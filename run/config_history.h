@@ -1,4 +1,4 @@
-// What the steps of a run were trained with: values may change where a run goes on, and a replay needs those of then.
+// The config of every step of a run: values may change on --resume, and a replay needs the earlier ones.
 //
 // Thread safety: none needed; values.
 #pragma once
@@ -12,13 +12,13 @@ namespace tandem::run {
 
 class ConfigHistory {
  public:
-  // By the log of the run; kCorrupt where that is damaged.
+  // Reads the log of the run; kCorrupt where it is damaged.
   static Result<ConfigHistory> read(const fs::path& run_dir, const RunConfig& recorded);
 
-  // Of a step, counted from 1.
+  // The config of a step, counted from 1.
   Result<RunConfig> of_step(uint64_t step) const;
 
-  // What training depends on and is not the same at both steps, in words; empty: nothing.
+  // Describes config values that affect training and differ between the steps; empty where none do.
   std::string difference(uint64_t step, uint64_t other) const;
 
  private:

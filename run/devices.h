@@ -21,7 +21,8 @@ struct RoleDevices {
 // whose bits differ, and `auto` where several machines would each mean another.
 Result<RoleDevices> devices_of(const RunConfig& config);
 
-// Whether those of this machine are there: kUnfit says which is not. A host tells of its own when a role starts.
+// Checks that the devices of this machine exist; kUnfit names the missing one. A host checks its own when a role
+// starts.
 Status find_devices(const RunConfig& config);
 
 }  // namespace tandem::run

@@ -1,4 +1,4 @@
-// What a run writes to its directory, and when there is no more room for it.
+// Disk space of a run: how much it will write, and when it must stop.
 //
 // A run ends by itself while there is room for the checkpoint that it goes on from: before its directory has
 // run.disk_limit bytes, or the disk is full.
@@ -23,14 +23,14 @@ struct DiskGrowth {
   uint64_t trajectories_at_most = 0;  // of a step, where each episode has rollout.max_tokens
   uint64_t records = 0;               // of a step, about: ledger, metrics, logs
   uint64_t before_steps_at_most = 0;  // what held-out tasks take before the first step and after the last
-  // Kept free for the end: the checkpoint that it needs, one that is being written, the export and a step.
+  // Bytes reserved for the end: the last checkpoint, one that is being written, the export and a step.
   uint64_t reserve() const;
 };
 // kInvalid as the config's own checks have it.
 Result<DiskGrowth> disk_growth_of(const RunConfig& config, const model::ModelConfig& model);
 
 Json to_json(const DiskGrowth& growth);
-// A line for people each.
+// One line for people per item.
 std::vector<std::string> describe(const DiskGrowth& growth, const RunConfig& config);
 
 struct DiskUse {
@@ -43,19 +43,19 @@ Result<DiskUse> disk_use_of(const fs::path& run_dir);
 // run.disk_limit in bytes; 0: none. kInvalid where it is no number of bytes.
 Result<uint64_t> disk_limit_of(const RunConfig& config);
 
-// Why a run that has this must end now: kInvalid of the limit, kUnfit of the disk, both with what to do; OK while it
-// may go on. `limit` 0: none.
+// Why a run must end now: kInvalid for the limit, kUnfit for the disk, both with a hint; OK while it may go on. `limit`
+// 0: none.
 Status check_room(const DiskUse& use, uint64_t limit, uint64_t reserve);
 
-// Looks at the room of a run that is on, seldom where that takes long. The clock must outlive it.
+// Watches the free space of a run, less often where a check takes long. The clock must outlive it.
 class DiskWatch {
  public:
   DiskWatch(fs::path run_dir, uint64_t limit, uint64_t reserve, const Clock& clock)
       : run_dir_(std::move(run_dir)), limit_(limit), reserve_(reserve), clock_(clock), next_(clock.now()) {}
 
-  // check_room of what there is now.
+  // check_room() of the current use.
   Status room() const;
-  // Whether a look found now, for the first time, that there is none.
+  // True once: when a check finds for the first time that there is no room.
   bool has_run_out();
   const Status& why() const { return why_; }  // OK while there is room
 

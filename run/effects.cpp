@@ -1,14 +1,25 @@
 #include "run/effects.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
 
 #include "trainer/learn/algorithm_parts.h"
+#include "trainer/learn/losses/policy_loss.h"
 
 namespace tandem::run {
 namespace {
+
+std::vector<std::string_view> names_of_masks() {
+  std::vector<std::string_view> names;
+  for (const trainer::PolicyLoss* loss : trainer::policy_losses()) {
+    for (const trainer::LossName& entry : loss->names)
+      if (loss->has_mask) names.push_back(entry.name);
+  }
+  return names;
+}
 
 // Why each has no effect, where it has none.
 std::map<std::string, std::string> reasons_of(const RunConfig& c) {
@@ -18,7 +29,6 @@ std::map<std::string, std::string> reasons_of(const RunConfig& c) {
       if (!has_effect) reasons[key] = why;
   };
   const auto& a = c.algorithm;
-  const bool masked = a.name == "dppo";
   unless(a.kl.estimator != "none", {"algorithm.kl.coefficient", "algorithm.kl.clamp", "algorithm.kl.in_reward"},
          "algorithm.kl.estimator is none");
   unless(!a.teacher.path.empty(), {"algorithm.teacher.weight", "algorithm.teacher.clamp"},
@@ -30,10 +40,6 @@ std::map<std::string, std::string> reasons_of(const RunConfig& c) {
          "algorithm.correction.kind is none");
   unless(a.correction.kind != "tis", {"algorithm.correction.low"},
          "algorithm.correction.kind is tis, which holds weights above and drops none");
-  unless(masked, {"algorithm.mask_low", "algorithm.mask_high", "algorithm.penalty"},
-         fmt::format("algorithm.name is {}, and these are of dppo", a.name));
-  unless(!masked, {"algorithm.clip_low", "algorithm.clip_high", "algorithm.dual_clip"},
-         "algorithm.name is dppo, which masks and does not clip");
   const auto algorithm = algorithm_of(c);
   if (algorithm) {
     unless(algorithm->aggregation == trainer::Aggregation::kSumOverLength, {"algorithm.aggregation_length"},
@@ -61,15 +67,16 @@ std::map<std::string, std::string> reasons_of(const RunConfig& c) {
         advantage == AdvantageKind::kGae,
         {"algorithm.lambda", "algorithm.value.learning_rate", "algorithm.value.coefficient", "algorithm.value.trunk"},
         fmt::format("algorithm.advantage is {}, which has no critic", to_string(advantage)));
-    unless(!is_function(*algorithm), {"algorithm.clip_low", "algorithm.clip_high", "algorithm.dual_clip"},
-           "algorithm.name is torch, whose function has parameters of its own: algorithm.options");
-    constexpr std::string_view kWithoutDualClip[] = {"cispo", "gmpo", "sapo", "kl_cov"};
-    unless(std::ranges::find(kWithoutDualClip, a.name) == std::end(kWithoutDualClip), {"algorithm.dual_clip"},
-           fmt::format("algorithm.name is {}, whose loss has no such bound", a.name));
-    constexpr std::string_view kWithoutClip[] = {"sapo", "kl_cov"};
-    unless(std::ranges::find(kWithoutClip, a.name) == std::end(kWithoutClip),
-           {"algorithm.clip_low", "algorithm.clip_high"},
-           fmt::format("algorithm.name is {}, whose loss has no clip", a.name));
+    const trainer::PolicyLoss& loss = *algorithm->policy;
+    const std::string named = fmt::format("algorithm.name is {}", a.name);
+    unless(loss.has_mask, {"algorithm.mask_low", "algorithm.mask_high", "algorithm.penalty"},
+           fmt::format("{}, and these are of {}", named, fmt::join(names_of_masks(), " and ")));
+    const std::string without_clip =
+        named + (loss.is_function ? ", whose function has parameters of its own: algorithm.options"
+                 : loss.has_mask  ? ", which masks and does not clip"
+                                  : ", whose loss has no clip");
+    unless(loss.has_clip, {"algorithm.clip_low", "algorithm.clip_high", "algorithm.dual_clip"}, without_clip);
+    unless(loss.has_dual_clip || !loss.has_clip, {"algorithm.dual_clip"}, named + ", whose loss has no such bound");
     for (const std::string& key : trainer::keys_of_other_losses(*algorithm))
       reasons[key] = fmt::format("algorithm.name is {}", a.name);
   }

@@ -1,4 +1,4 @@
-// Values of a config that say something and do nothing: somebody expects an effect that there will not be.
+// Finds config values that were given and have no effect.
 #pragma once
 
 #include <string>

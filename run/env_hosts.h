@@ -17,8 +17,8 @@ Result<std::optional<wire::Secret>> env_secret(const RunConfig& config);
 // it says, where one cannot.
 Status greet_env_hosts(const RunConfig& config, const fs::path& run_dir);
 
-// Tells every host that the run is over, so that it lets go of what rollouts that were killed still have there. One
-// that cannot be told lets go in time.
+// Tells every host that the run is over, so that it releases episodes of killed rollouts. A host that cannot be reached
+// releases them after a timeout.
 void leave_env_hosts(const RunConfig& config, const fs::path& run_dir);
 
 }  // namespace tandem::run

@@ -1,5 +1,5 @@
-// How processes of a run are started, and what becomes of them. The supervisor knows no more of a process than this, so
-// another launcher can start some on other machines.
+// Starts processes of a run and reports their ends. It is the supervisor's only interface to processes, so another
+// launcher can start them on other machines.
 //
 // Thread safety: none.
 #pragma once
@@ -45,7 +45,7 @@ class Launcher {
  public:
   virtual ~Launcher() = default;
 
-  // The new process, by a number that means something to this launcher alone.
+  // Returns the new process as a number that has a meaning for this launcher only.
   virtual Result<int64_t> start(const Job& job) = 0;
   // The processes that have ended since the last call. Does not wait.
   virtual std::vector<Ending> poll() = 0;
@@ -57,13 +57,13 @@ class Launcher {
   // Why no machine can take this role now; empty where one can.
   virtual std::string no_room_for(const wire::Peer&) const { return ""; }
   virtual Where where(int64_t process) const { return {.host = "local", .pid = process}; }
-  // What has become of machines since the last call, for people.
+  // News of machines since the last call, for people.
   virtual std::vector<std::string> news() { return {}; }
   // Every machine that is lent to the run, as status.json shows it.
   virtual Json hosts() const { return Json::array(); }
-  // Where it is told of more machines; empty where it has none but this.
+  // The address where more machines can be added; empty where only this one is used.
   virtual std::string desk() const { return ""; }
-  // Roles that the run has from now on, for machines that have come.
+  // Roles that new machines add to the run.
   virtual std::vector<wire::Peer> more_roles() { return {}; }
 };
 

@@ -1,4 +1,4 @@
-// What tells a run from all others, and where its processes find each other on the machine that it was started on.
+// The identity of a run, and the socket paths of its processes on the machine that it was started on.
 //
 // A run has a number, drawn at random when it is first started and kept in RUN/identity.json. Messages of other runs
 // are refused by it, and the folder of its sockets is named after it, so that the next start finds and sweeps what a
@@ -52,7 +52,7 @@ class RunLayout {
   uint64_t run_id_, epoch_;
 };
 
-// For people; hosts of environments show it.
+// A name for people, as environment hosts show it.
 std::string name_of_run(const fs::path& run_dir);
 
 }  // namespace tandem::run

@@ -1,9 +1,8 @@
 #include "run/lines.h"
 
-#include <fmt/format.h>
-
 #include "base/json.h"
 #include "run/config.h"
+#include "wire/address.h"
 
 namespace tandem::run {
 namespace {
@@ -43,7 +42,7 @@ Result<Lines> Lines::of(const RunLayout& layout) {
 
 std::string Lines::listening(const wire::Peer& peer) const {
   if (const auto address = known(peer)) return address->text();
-  return fmt::format("tcp://{}:*", wiring_.ip);
+  return wire::Address::of_any_port(wiring_.ip).text();
 }
 
 std::optional<wire::Address> Lines::known(const wire::Peer& peer) const {

@@ -1,5 +1,5 @@
-// How the processes of a run reach each other from where this one is: over Unix sockets, or, where the run has hosts,
-// over tcp with a key of its own.
+// Addresses of a run's processes as seen from this machine: Unix sockets, or, where the run has hosts, tcp with the
+// run's key.
 //
 // Coordinator and trainer of a run with hosts have fixed addresses. All others listen at a port that is free, and say
 // which when they introduce themselves.
@@ -15,7 +15,7 @@
 
 namespace tandem::run {
 
-// Of a run with hosts: the part of its lines that a machine must be told. Lies beside the key in the sockets' folder.
+// The addresses that a machine of a run with hosts must know. Stored beside the key in the sockets' folder.
 struct Wiring {
   std::string host;         // this machine's name in the run's directory
   std::string ip;           // where processes here listen
@@ -33,12 +33,12 @@ class Lines {
   // kCorrupt where the run's wiring cannot be read.
   static Result<Lines> of(const RunLayout& layout);
 
-  // Where a process of this machine listens; with port *, where others learn it from the process itself.
+  // The address at which a process of this machine listens; with port *, others learn it from the process.
   std::string listening(const wire::Peer& peer) const;
-  // Where a peer is found before it has said so; nothing where only it can say.
+  // The address of a peer that is known before it introduces itself; empty where only the peer knows it.
   std::optional<wire::Address> known(const wire::Peer& peer) const;
   wire::Address coordinator() const { return *known({wire::Role::kCoordinator, 0}); }
-  // Of every connection between processes of the run; null over Unix sockets.
+  // The key of connections between processes of the run; null for Unix sockets.
   const wire::Secret* secret() const { return secret_ ? &*secret_ : nullptr; }
   const std::string& host() const { return wiring_.host; }
   bool is_between_machines() const { return secret_.has_value(); }

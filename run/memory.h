@@ -1,4 +1,4 @@
-// How much memory the roles of a run take, by purpose: what the code that takes it says beforehand.
+// Memory of the roles of a run by purpose, as estimated by the code that allocates it.
 #pragma once
 
 #include <string>
@@ -20,8 +20,8 @@ struct MemoryNeed {
 };
 MemoryNeed memory_need_here(const Json& memory, const Topology& topology);
 
-// Why that is more than can be had here, and the keys that make it less; empty where it can be had. A warning, since a
-// plan is what roles take at most.
+// Warns that the need exceeds the memory of this machine, with the keys that reduce it; empty where it fits. A warning
+// only, since the estimate is an upper bound.
 std::string memory_warning_of(const MemoryNeed& need, const MemoryRoom& room, uint64_t address_space);
 
 }  // namespace tandem::run

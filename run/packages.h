@@ -12,7 +12,7 @@ namespace tandem::run {
 // run that is resumed sees the same pages. Errors as PackageCache::open's.
 Result<std::shared_ptr<envs::PackageCache>> packages_of_run(const RunConfig& config, const fs::path& run_dir);
 
-// What a model is told of the registries of a run; empty where it names none.
+// The text about registries for the model; empty where the run has none.
 Result<std::string> packages_told(const RunConfig& config);
 
 // Whether each registry answers, for who is about to start the run; null where it names none.

@@ -1,4 +1,4 @@
-// The kinds of parallelism of a run's trainer that are no choice yet.
+// Kinds of parallelism of the trainer that are not implemented yet.
 #pragma once
 
 #include <array>

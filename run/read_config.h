@@ -9,8 +9,8 @@
 namespace tandem::run {
 
 // Reads `file`, the environment and `overrides` into `config` by its schema, and checks it. kInvalid holds all
-// mistakes, a line each, with their places. A config that `changes_another`, of a run that goes on, says not all
-// values: what its keys say together is then for whoever knows the others.
+// mistakes, a line each, with their places. A config that `changes_another` (of a resumed run) has only some of the
+// values, so contradictions between keys are left to the caller.
 Status read_config(const fs::path& file, std::span<const std::string> overrides, Schema& schema,
                    const RunConfig& config, bool changes_another = false);
 

@@ -118,7 +118,11 @@ Result<ResumedConfig> resume_config(const RecordedConfig& recorded, const RunCon
     if (!given.contains(key)) {
       // The file's. Of format 1 nobody knows what the command line had said.
       const bool says = schema.origin(key) != "default" && recorded.format > 1 && !recorded.given.contains(key);
-      if (!says && !(is_longer && !recorded.given.contains(key))) continue;
+      if (!says && !(is_longer && !recorded.given.contains(key))) {
+        // It goes on as before in later lives, too, whose recorded config is of a newer format.
+        if (recorded.format == 1 && change.before != change.after) resumed.given.insert(key);
+        continue;
+      }
     }
     if (change.before == change.after) continue;
     const bool is_shorter = key == "run.steps" && !is_longer;

@@ -1,4 +1,4 @@
-// What becomes of a run's config when the run goes on.
+// Merges the config of a run that is resumed.
 //
 // A run stays what it was: its plan, its model, its tasks. Values that are given beside --resume (on the command line,
 // in the environment, or by a config file that says something else than when the run began) are taken where that is
@@ -33,7 +33,7 @@ Result<RecordedConfig> read_recorded(const fs::path& run_dir);
 
 // Its config alone.
 Result<RunConfig> read_resolved(const fs::path& run_dir);
-// What stands in that file.
+// The content of that file.
 std::string recorded_text(const RunConfig& config, const std::set<std::string>& given);
 // Writes it.
 Status write_recorded(const fs::path& run_dir, const RunConfig& config, const std::set<std::string>& given);
@@ -47,8 +47,8 @@ struct ResumedConfig {
   std::vector<ConfigChange> changes;
 };
 
-// What the run in `run_dir` goes on with, where `wanted` was read with `schema`. kInvalid names every key that cannot
-// change, with its value and the one that was asked for.
+// The config of the resumed run; `wanted` was read with `schema`. kInvalid names every key that must not change, with
+// its recorded and its wanted value.
 Result<ResumedConfig> resume_config(const RecordedConfig& recorded, const RunConfig& wanted, const Schema& schema,
                                     const fs::path& run_dir);
 

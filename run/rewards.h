@@ -27,7 +27,7 @@ Status check_rewards(const RunConfig& config);
 // Copies the files into RUN/reward/; kInvalid, naming it, where one is not what the run began with.
 Status record_rewards(const RunConfig& config, const fs::path& run_dir);
 
-// What grades the episodes of the run in `run_dir` beside their tasks; null where the config has none.
+// The run's own rewards, beside those of the tasks; null where the config has none.
 Result<std::shared_ptr<envs::Rewards>> rewards_of_run(const RunConfig& config, const fs::path& run_dir,
                                                       const Clock& clock);
 
@@ -46,11 +46,11 @@ struct EnvDeadlines {
 // No shorter than what the server itself may take: its own deadline then says what was slow. Fails as profile_of.
 Result<EnvDeadlines> env_deadlines_of(const RunConfig& config);
 
-// For how long the tests of a task may run, whatever the task gives them: an episode is taken back after
-// rollout.episode_seconds. 0 for tasks of the workspace family.
+// The upper limit for the tests of a task: an episode is revoked after rollout.episode_seconds. 0 for tasks of the
+// workspace family.
 double grade_seconds_of(const RunConfig& config);
 
-// "reward.command in the sandbox; 0.5 style, 1 task": what is learned from, for people.
+// Describes the learned reward for people: "reward.command in the sandbox; 0.5 style, 1 task".
 std::string describe_rewards(const RunConfig& config);
 
 }  // namespace tandem::run

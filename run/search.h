@@ -1,4 +1,4 @@
-// What a run needs for codebase_search: a sentence encoder, and the vectors of its tasks' files.
+// Prepares codebase_search for a run: the sentence encoder, and vectors of the tasks' files.
 //
 // Vectors are computed before the first process starts, so no episode waits for them: those of the files that the tasks
 // of a set bring along. What setups write, and the workspace family, is embedded when it is searched. They lie in

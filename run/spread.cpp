@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/text.h"
+#include "wire/address.h"
 
 namespace tandem::run {
 namespace {
@@ -51,8 +52,9 @@ Result<Share> read_share(const std::string& entry, const std::vector<std::string
 }  // namespace
 
 std::string name_of_host(const std::string& address) {
-  constexpr std::string_view kTcp = "tcp://";
-  return address.starts_with(kTcp) ? address.substr(kTcp.size()) : address;
+  const auto parsed = wire::Address::parse(address);
+  const std::string name = parsed ? parsed->host_and_port() : "";
+  return name.empty() ? address : name;
 }
 
 Result<std::vector<Share>> spread_of(const RunConfig& config) {

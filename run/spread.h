@@ -22,7 +22,7 @@ Result<std::vector<Share>> spread_of(const RunConfig& config);
 
 Status check_topology(const RunConfig& config);
 
-// Of a host, as people and the run's directory have it: "10.0.0.5:7070".
+// The name of a host in the run's directory and for people: "10.0.0.5:7070".
 std::string name_of_host(const std::string& address);
 
 }  // namespace tandem::run

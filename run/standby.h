@@ -1,4 +1,5 @@
-// The standby of a run, as a process of the run has it: which one, and what of the run directory each process copies.
+// The replicator of a process to the run's standby: which host, and which files of the run directory this process
+// copies.
 //
 // Thread safety: none needed.
 #pragma once

@@ -1,5 +1,5 @@
-// What the supervisor of a run decides: when a role is started, when a silent one is ended, when the run is over and
-// how it ended. A pure machine: events in, actions out; no sockets, processes, files or clocks.
+// The decisions of a run's supervisor: when to start a role, when to end a silent one, when the run is over and how it
+// ended. A pure machine: events in, actions out; no sockets, processes, files or clocks.
 //
 // A role that dies is started again: at once at first, later after pauses of up to 5 s. One that dies too often, or
 // whose exit code says that it cannot work here, fails the run. One that no machine can take waits for one that can,
@@ -37,8 +37,8 @@ class Supervision {
     double silence_seconds = 0;     // after which a role is ended
     double start_seconds = 0;       // the same for one that has not introduced itself, where this is longer
     bool independent = false;
-    // Of independent roles: restarts that are longer ago count no more towards max_restarts (0: all count), and how
-    // long processes have to end after an interrupt.
+    // For independent roles: the window in which restarts count towards max_restarts (0: all count), and the time that
+    // processes have to end after an interrupt.
     double restart_window_seconds = 0, end_seconds = 10;
     std::map<wire::Peer, std::string> labels = {};  // in notes; others as to_string writes them
   };
@@ -74,8 +74,8 @@ class Supervision {
   struct Heard {  // a report of the coordinator
     std::map<wire::Peer, Seen> roles;
   };
-  // A checkpoint and a clean end are asked for. While the run is stopping: a person ends it at once; what else a
-  // scheduler sends changes nothing.
+  // Asks for a checkpoint and a clean end. While the run is stopping, a second one ends it at once if it comes from a
+  // person; further ones from a scheduler are ignored.
   struct Interrupted {
     enum class By : uint8_t { kPerson, kScheduler };
     By by = By::kPerson;
@@ -100,7 +100,7 @@ class Supervision {
   struct Ask {  // a process may finish what it is doing
     int64_t process = 0;
   };
-  // Ends a process at once, and says so: the note has the time of day, which is not known here.
+  // Ends a process at once. The shell adds the time of day to the note.
   struct EndSilent {
     wire::Peer peer;
     int64_t process = 0;

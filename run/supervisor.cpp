@@ -9,6 +9,7 @@
 #include <ctime>
 #include <deque>
 
+#include "base/json_file.h"
 #include "base/overloaded.h"
 #include "base/text.h"
 #include "dashboard/run_files.h"
@@ -81,9 +82,8 @@ Supervisor::Supervisor(const fs::path& run_dir, const RunConfig& config, const T
       attempt_(attempt),
       supervision_(plan_for(config, topology)) {
   constructed_ = clock.now();
-  const auto text = read_file(run_dir_ / "status.json", 1 << 20);
-  const auto before = text ? parse_json(*text) : Result<Json>(Json::object());
-  if (!before || !before->is_object()) return;  // it is of no other use, and is written anew
+  const auto before = dashboard::read_status(run_dir_);
+  if (!before) return;  // it is of no other use, and is written anew
   earlier_seconds_ = dashboard::number_at(*before, "wall_seconds");
   const Json restarts = before->value("restarts", Json::object());
   for (const auto& [role, count] : restarts.items())
@@ -332,7 +332,7 @@ void Supervisor::write_status() {
   if (const auto standby = report_.find("standby"); standby != report_.end()) status_["standby"] = *standby;
   status_["failures"] = report_.value("failures", Json::array());
   status_["episodes"] = report_.value("episodes", Json::object());
-  (void)write_file(run_dir_ / "status.json", dump_json(status_) + "\n");
+  (void)write_file(run_dir_ / "status.json", dump_json(with_format(status_, dashboard::kStatusFormat)) + "\n");
 }
 
 std::map<std::string, int> Supervisor::restarts() const {

@@ -8,6 +8,7 @@
 #include <set>
 #include <tuple>
 
+#include "base/json_file.h"
 #include "envs/backends/choosing_backend.h"
 #include "envs/tasks/needs.h"
 #include "envs/tasks/workspace/kinds.h"
@@ -107,15 +108,17 @@ Result<envs::TaskSet> read_task_set(const RunConfig& config) {
 
 Status check_machine(const RunConfig& config, const envs::TaskSet& set) { return check_needs_of(set, config); }
 
+Result<Json> read_tasks_record(const fs::path& run_dir) { return read_json_file(record_path(run_dir), kTasksFormat); }
+
 Status record_tasks(const RunConfig& config, const envs::TaskSet& set, const fs::path& run_dir) {
   const Json record = {{"path", fs::absolute(config.tasks.path).lexically_normal().string()}, {"tasks", json_of(set)}};
-  return write_file(record_path(run_dir), record.dump(2) + "\n");
+  return write_file(record_path(run_dir), with_format(record, kTasksFormat).dump(2) + "\n");
 }
 
 Result<envs::TaskSet> read_recorded_tasks(const RunConfig& config, const fs::path& run_dir) {
   const fs::path path = record_path(run_dir);
-  const Json record = TRY(parse_json(TRY(read_file(path))));
-  if (!record.is_object() || !record.contains("path") || !record.at("path").is_string() || !record.contains("tasks")) {
+  const Json record = TRY(read_tasks_record(run_dir));
+  if (!record.contains("path") || !record.at("path").is_string() || !record.contains("tasks")) {
     return fail(Status::corrupt(path.string() + " is not what was written"));
   }
   const auto source = record.at("path").get<std::string>();

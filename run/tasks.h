@@ -1,7 +1,7 @@
 // The tasks of a run whose config names a set of them.
 //
-// What the set was when the run began is kept in RUN/tasks.json: the books count on its tasks being the same ones until
-// the run ends, however often it is interrupted.
+// RUN/tasks.json records the set as it was when the run began: the books need the same tasks until the run ends, over
+// all interruptions.
 #pragma once
 
 #include <optional>
@@ -20,10 +20,13 @@ Result<envs::TaskSet> read_task_set(const RunConfig& config);
 // kUnfit where this machine lacks something that tasks of the set need, naming them.
 Status check_machine(const RunConfig& config, const envs::TaskSet& set);
 
-// Writes RUN/tasks.json.
+// The content of RUN/tasks.json, {"path", "tasks"}. kInvalid where it is of another format.
+inline constexpr int kTasksFormat = 1;
+Result<Json> read_tasks_record(const fs::path& run_dir);
+// Writes it.
 Status record_tasks(const RunConfig& config, const envs::TaskSet& set, const fs::path& run_dir);
 
-// The set as it was when the run began; kInvalid, naming the first difference, where it is not that any more.
+// Reads the set; kInvalid, naming the first difference, where it has changed since the run began.
 Result<envs::TaskSet> read_recorded_tasks(const RunConfig& config, const fs::path& run_dir);
 
 // The held-out tasks of a run in the order in which the books admit them; of the workspace family where `tasks` is

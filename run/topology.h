@@ -1,7 +1,7 @@
-// Which processes a run has: of each its role, its rank, its host and its device. All from the config.
+// The processes of a run with role, rank, host and device, as a function of the config.
 //
-// The one place that says what is started where; the supervisor starts what it is told to, and the directory of the
-// run begins with it.
+// The only place that decides what is started where. The supervisor starts these processes, and they are the first
+// entries of the run's directory.
 #pragma once
 
 #include <optional>
@@ -18,7 +18,7 @@ struct Place {
   wire::Peer peer;
   std::string host{kLocalHost};
   std::string device = "cpu";
-  // Of a server that is there already, as those of env.hosts that serve many runs; the run starts all others.
+  // The address of a server that is running already, such as one of env.hosts; the run starts all others.
   std::optional<wire::Address> found_at = {};
 };
 
@@ -31,11 +31,10 @@ struct Topology {
   std::vector<std::string> lines() const;
 };
 
-// kInvalid where env.hosts names what is no address, or run.topology what cannot be.
+// kInvalid for an invalid address in env.hosts, or an impossible run.topology.
 Result<Topology> topology_of(const RunConfig& config);
 
-// Where everybody can be reached once all are started, as far as it is known before they say so. Nobody's epoch is
-// known yet.
+// The initial directory of the run: addresses that are known before peers introduce themselves. Epochs are unknown (0).
 Result<wire::Directory> directory_of(const Topology& topology, const Lines& lines);
 
 }  // namespace tandem::run

@@ -1,5 +1,5 @@
-// Who may do what on a server: keys and admins, how much each may ask for, what admins have said of requests meanwhile,
-// and who used how much.
+// Access control of a server: keys and admins, quotas of each, current admin rules about requests, and who used how
+// much.
 //
 // Thread safety: none; the server's loop owns it.
 #pragma once
@@ -32,7 +32,6 @@ class Access {
   // Reads the files. What the log says of the last day counts towards the limits of this one.
   static Result<std::unique_ptr<Access>> open(const AccessSettings& settings, const Clock& clock);
 
-  bool open_to_all() const { return !keys_; }
   // 401 or 403 for who may not use the server at all.
   std::optional<wire::HttpResponse> refuse(const wire::HttpRequest& request) const;
   // Of one that was not refused: its key, or without keys its address.

@@ -45,7 +45,7 @@ class Adapters {
 
   // Its paths.
   void add_to(BodyPaths& paths);
-  // Those of `first`; once, on any thread, when the models are loaded and before anything else is asked of this.
+  // Loads the adapters of `first`. Call once, on any thread, after the models are loaded and before any other use.
   Status load_first();
 
   // A request of the adapter has ended.

@@ -61,7 +61,7 @@ class Choice {
 
   bool ended() const { return finish_.has_value(); }
   Finish finish() const { return *finish_; }
-  // What made the end: the stop text, or the token that is a number; null otherwise.
+  // The cause of the end: the stop text, or a token id; null otherwise.
   const Json& stop_reason() const { return stop_reason_; }
   const std::vector<rollout::SampledToken>& tokens() const { return tokens_; }
   const std::vector<rollout::PromptLogprob>& prompt() const { return prompt_; }

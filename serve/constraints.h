@@ -1,4 +1,4 @@
-// What requests ask for beside text (`response_format`, `tool_choice`), as constraints of a turn.
+// Converts `response_format` and `tool_choice` of requests to constraints of a turn.
 //
 // The vocabulary is looked through once; grammars are kept while requests ask for the same. Thread safety: none; one
 // thread prepares the requests of a model.

@@ -1,4 +1,4 @@
-// What changes a server while it runs: pauses, sleep and waking, for who has an admin's key.
+// Admin requests that change a running server: pause, resume, sleep and wake.
 //
 // Paths are vLLM's: POST /pause?mode=wait|keep|abort, /resume, /sleep, /wake_up; GET /is_paused, /is_sleeping. They are
 // for all models. Each change leaves a line in the log, with the name of the key.

@@ -10,7 +10,7 @@
 
 namespace tandem::serve {
 
-// What an endpoint makes of a request that was checked against its table.
+// An endpoint's result for a request that was checked against its table.
 struct Prepared {
   Generation generation;
   std::unique_ptr<Shape> shape;

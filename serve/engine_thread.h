@@ -44,7 +44,7 @@ class EngineThread {
     std::vector<Refused> refused;
     Status trouble;  // of the engine: it samples no more
   };
-  // What has come since the last call.
+  // Takes tokens and errors since the last call.
   News take();
   // Readable when there is something to take.
   int wake_fd() const { return wake_.get(); }

@@ -57,7 +57,7 @@ class Fields {
   bool boolean(std::string_view name, bool otherwise) const;
   std::string text(std::string_view name, std::string otherwise = "") const;
 
-  // What is wrong with a field; remembers its name for the answer.
+  // Reports a mistake in a field, and keeps its name for the answer.
   Status wrong(std::string_view param, std::string message);
   // The same for an error that somebody else found.
   Status wrong(std::string_view param, Status status);

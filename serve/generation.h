@@ -1,4 +1,4 @@
-// What a request asks of an engine, whatever the endpoint: prompts, how to sample, how the answer is read.
+// The generation that a request asks for, independent of the endpoint: prompts, sampling, parsing of the answer.
 //
 // Values; see fields of docs/serving.md for what each means.
 #pragma once
@@ -27,7 +27,7 @@ struct Generation {
   int answers() const { return static_cast<int>(prompts.size()) * n; }
 };
 
-// What requests are read against. Belongs to the thread that prepares the requests of a model.
+// The view of a model for parsing requests. Belongs to the thread that prepares its requests.
 struct ModelView {
   std::string name;  // that the request asks for
   const TextSide& text;
@@ -42,7 +42,7 @@ struct ModelView {
 
 // Rows of the fields that all endpoints share that sample.
 std::span<const FieldRow> sampling_fields();
-// Those fields into `generation`: sampling, stops, limits, biases. `max_tokens`: the field that bounds an answer;
+// Reads those fields into `generation`: sampling, stops, limits, biases. `max_tokens`: the field that bounds an answer;
 // `otherwise`: where it is missing, 0 for all that there is room for.
 Status read_sampling(Fields& fields, const ModelView& model, std::string_view max_tokens, int otherwise,
                      Generation& generation);

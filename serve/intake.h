@@ -68,7 +68,7 @@ class Intake {
   void read(std::shared_ptr<const Asked> asked, Version version, std::shared_ptr<Lane> failed = nullptr);
   void submit(const std::shared_ptr<const Asked>& asked, ReadRequest read, const std::shared_ptr<Lane>& failed);
   void copy(std::shared_ptr<const Asked> asked);
-  // What is known of a request when it goes to a lane.
+  // Data of a request when it goes to a lane.
   struct Begun {
     std::string model, adapter;
     Priority priority = Priority::kInteractive;

@@ -1,4 +1,4 @@
-// Who may use a server, and how much of it.
+// API keys of a server, with their limits.
 //
 // A file of keys has one on each line; empty lines and lines that begin with # count for nothing. A book of keys is
 // YAML: a name for each, the SHA-256 of its text, and what it may. Either is read again when it changes; one that

@@ -26,7 +26,7 @@ Lane::Lane(LaneSettings settings, TextSide text, model::ModelConfig config, int 
       constraints_(text_, config_),
       max_tokens_(max_tokens),
       clock_(clock),
-      admission_({.slots = settings_.slots, .queue = settings_.queue}),
+      admission_({.slots = settings_.slots, .queue = settings_.queue, .longest_wait = settings_.longest_wait}),
       engine_(std::move(engine)) {}
 
 Result<std::unique_ptr<Lane>> Lane::load(LaneSettings settings, const Clock& clock) {
@@ -94,7 +94,10 @@ void Lane::submit(Request request) {
   const auto actions = admission_.step(offer, clock_.now());
   if (actions.refused) {
     ++metrics_.refused_full;
-    auto response = error_response(429, fmt::format("{} answers wait already; try again later", admission_.waiting()));
+    auto response = error_response(
+        429, actions.too_late
+                 ? "an answer would come later than serve.longest_wait allows for this class; try again later"
+                 : fmt::format("{} answers wait already; try again later", admission_.waiting()));
     response.headers.emplace_back("Retry-After", fmt::format("{}", std::ceil(to_seconds(*actions.refused))));
     for (const AnswerId answer : kept.answers) places_.erase(answer);
     const Request refused = std::move(kept.request);

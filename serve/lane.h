@@ -28,7 +28,8 @@ struct LaneSettings {
   model::WeightFormat format = model::WeightFormat::kBf16;
   int slots = 16;
   int max_tokens = 0;  // prompt and answer together; 0: the model's, at most 8192
-  int queue = 1024;    // answers that wait, at most
+  int queue = 1024;    // answers of a class and of those above it that wait, at most
+  std::array<Duration, kPriorities.size()> longest_wait = {};  // of a class, before it is refused; zero: any
   rollout::Speculation speculation = rollout::Speculation::kNgram;
   fs::path draft_model;      // directory of a smaller one that guesses; empty: none
   bool salt_by_key = false;  // what was computed of prompts is shared within a key alone
@@ -36,7 +37,7 @@ struct LaneSettings {
   model::Place place;        // where it computes
 };
 
-// What a pause does to answers that are sampled: they end, stay where they are, or are cut with an error.
+// How a pause treats running answers: they end, are suspended, or are cut with an error.
 enum class PauseMode : uint8_t { kWait, kKeep, kAbort };
 
 class Lane {
@@ -77,7 +78,7 @@ class Lane {
     // Takes it over where this lane has no room for it, or its engine fails before anything of the answer was sent;
     // null: nobody does.
     std::function<void()> elsewhere;
-    // What it took, once, as it ends after it was taken on; null: nobody asks.
+    // Called once with the resources used, when an accepted request ends; may be null.
     std::function<void(const Spent&)> spent;
   };
   // Answers now or later, in any case.
@@ -91,7 +92,7 @@ class Lane {
   // Gives back the memory of weights and pages; answers wait. False where some are being sampled.
   bool sleep();
   bool asleep() const { return asleep_; }
-  // What `wake` takes; on any thread, while asleep.
+  // Loads the engine for `wake`; on any thread, while asleep.
   Result<rollout::Engine> load_engine() const;
   void wake(rollout::Engine engine);
   // Ends all requests with this error.

@@ -1,4 +1,4 @@
-// What a server counts, in the text format of Prometheus.
+// Metrics of a server in the text format of Prometheus.
 //
 // vLLM's names stand beside ours, so that its boards and autoscalers work. Thread safety: none; the server's loop owns
 // it.

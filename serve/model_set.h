@@ -46,7 +46,7 @@ struct ChosenLane {
   std::shared_ptr<Lane> lane;  // null: there is no such model, or no such version of it
   bool candidate = false;      // that is what `lane` is
   bool copied = false;         // the candidate gets a copy
-  // What the name stands for beside the model; null: the model alone.
+  // The adapter that the name stands for; null: the model alone.
   std::shared_ptr<const model::LiveAdapter> adapter;
 };
 
@@ -77,7 +77,7 @@ class ModelSet {
   void set_share(const std::string& name, double share, bool shadow = false);
   // The candidate becomes the current version, or the current one stays; the other is retired.
   void end_trial(const std::string& name, bool promote);
-  // Those retired ones that nobody uses any more.
+  // Removes and returns retired lanes that are idle.
   std::vector<std::shared_ptr<Lane>> take_idle();
 
   // By name.

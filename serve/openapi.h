@@ -14,7 +14,7 @@ struct DescribedPath {
   std::span<const std::string_view> required;
 };
 
-// What can be read with GET and takes nothing.
+// Pages: paths for GET without parameters.
 std::span<const DescribedPath> pages();
 
 Json openapi_document(std::span<const DescribedPath> paths, std::string_view version);

@@ -1,4 +1,4 @@
-// What a version of a model answered: enough to compare two versions by. Sums, so that two readings have a difference.
+// Statistics of a model version's answers, to compare two versions. Sums, so that two readings can be subtracted.
 //
 // Thread safety: a value.
 #pragma once

@@ -36,7 +36,7 @@ struct KeptVersion {
   fs::path folder;
   std::string digest;  // of its files (model/model_digest.h); empty: written by an older version
 };
-// What a file of `kept` says, by the models' names; nothing where there is no such file.
+// Reads a file of `kept`, by the models' names; empty where there is no such file.
 Result<std::map<std::string, KeptVersion>> read_promoted(const fs::path& kept);
 // kInvalid where the files of its folder are others now.
 Status check_unchanged(const std::string& name, const KeptVersion& version, const fs::path& kept);

@@ -19,7 +19,7 @@ struct ReadRequest {
   Prepared prepared;
 };
 
-// What stands around a body.
+// The context of a body.
 struct Around {
   std::string priority;                 // of the header X-Tandem-Priority, or empty
   std::string session;                  // of X-Tandem-Session, or empty: what the body says, or the key

@@ -1,4 +1,4 @@
-// What /v1/responses keeps in memory, so that a request can go on from an answer by its id (`previous_response_id`).
+// Answers of /v1/responses in memory, so that a request can continue from one by its id (`previous_response_id`).
 //
 // Bounded in bytes: the oldest answers go first. Nobody but the key that asked sees an answer again. Nothing of it
 // reaches a disk.

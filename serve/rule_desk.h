@@ -1,5 +1,4 @@
-// What admins say of requests while the server runs, over HTTP: GET /rules, POST /rules/set, POST /rules/remove. Rules
-// end with the server.
+// Admin rules about requests, over HTTP: GET /rules, POST /rules/set, POST /rules/remove. Rules end with the server.
 //
 // Thread safety: none; the server's loop owns it.
 #pragma once

@@ -1,5 +1,5 @@
-// What an admin says of requests while the server runs: those of a key, a class, a model or a session are blocked, let
-// run out, or put into a lower class.
+// Admin rules of a running server: requests of a key, a class, a model or a session are blocked, drained, or moved to a
+// lower class.
 //
 // Pure; thread safety: none.
 #pragma once
@@ -33,7 +33,7 @@ struct Rule {
   std::string reason, by;          // by: the name of the admin's key
 };
 
-// What a rule may be about.
+// The subject of a rule.
 struct RuleSubject {
   std::string_view key, session;
   std::span<const std::string> models;  // the names of the model that the request is for

@@ -13,7 +13,7 @@ class StopTexts {
  public:
   explicit StopTexts(std::vector<std::string> stops) : stops_(std::move(stops)) {}
 
-  // What is certainly before any stop text. Held back is an end that may be the beginning of one.
+  // Returns text that certainly precedes any stop text. An end that may begin one is held back.
   std::string push(std::string_view piece);
   // The rest, where none was found.
   std::string finish();

@@ -1,4 +1,4 @@
-// What a model directory has for text: tokenizer and chat template, each of which may be missing.
+// Tokenizer and chat template of a model directory; either may be missing.
 //
 // Thread safety: const methods from any thread.
 #pragma once

@@ -1,4 +1,4 @@
-// Who used how much: a line of JSON for each request that was sampled, appended as it ends.
+// The usage log: a line of JSON for each sampled request, appended as it ends.
 //
 // Nothing of what was said is in it. Thread safety: none.
 #pragma once

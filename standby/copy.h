@@ -19,7 +19,7 @@ class Copy {
  public:
   explicit Copy(fs::path folder) : folder_(std::move(folder)) {}
 
-  // What there is at and below the paths. kExhausted for more than kMostFiles.
+  // Lists files at and below the paths. kExhausted for more than kMostFiles.
   Result<std::vector<FoundFile>> survey(const std::vector<std::string>& paths);
   // kInvalid where the request does not follow what is there, kCorrupt where a file that is whole has another digest.
   Status extend(const Extend& extend, std::span<const std::byte> bytes);

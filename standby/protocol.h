@@ -1,5 +1,5 @@
-// What a process of a run and the host that keeps a copy of the run's files say to each other, as values; `copyRequest`
-// and `copyAnswer` on the wire.
+// Messages between a process of a run and the host that keeps a copy of the run's files, as values; `copyRequest` and
+// `copyAnswer` on the wire.
 //
 // A stream is what one process has copied. Its requests have numbers within a life; the host carries each out once, in
 // their order, and answers when it is on disk. Paths are below the run directory, with slashes.

@@ -64,7 +64,7 @@ class Replicator {
   bool is_waited_for() const;  // something is wanted, and the standby does not answer
   // Waits for its first word, for so long at most. kUnfit where the run was taken over.
   Status meet(Duration patience) const;
-  // What has happened since the last call, for people.
+  // News since the last call, for people.
   std::vector<std::string> news();
 
   // For status.json: {host, state, since, folder, behind}.

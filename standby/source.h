@@ -1,11 +1,11 @@
 // The side of a standby that has the files: what is to be copied, what is sent next, what is there. A pure machine: no
 // sockets, files or clocks.
 //
-// What is wanted is a state: logs with so many bytes, files with this content, links. It is kept whole, so whatever the
-// other side has lost is known again: a life begins with a survey of what is there, then comes what is missing, then
-// what is wanted from then on. Each want has a mark; a mark is held when everything up to it is on the other side's
-// disk. At most kWindow bytes are under way; what is not answered is sent again, all that follows it too. Bytes are
-// read from the files when they are sent, so what waits takes no memory.
+// The wanted state is declarative: logs with so many bytes, files with this content, links. It is kept whole, so
+// whatever the other side has lost is known again: a life begins with a survey of what is there, then comes what is
+// missing, then what is wanted from then on. Each want has a mark; a mark is held when everything up to it is on the
+// other side's disk. At most kWindow bytes are under way; what is not answered is sent again, all that follows it too.
+// Bytes are read from the files when they are sent, so what waits takes no memory.
 //
 // Time in which nobody called tick is nobody's silence.
 //
@@ -104,7 +104,6 @@ class Source {
   void send_again(Time now, Turn& turn);
   void settle(Turn& turn);
   Request request_of(const Sent& sent) const;
-  bool is_live() const { return state_ == State::kCopying || state_ == State::kWhole; }
 
   const Terms terms_;
   State state_ = State::kComparing;

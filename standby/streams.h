@@ -25,7 +25,7 @@ class Streams {
   Verdict judge(const std::string& stream, uint64_t life, uint64_t number, bool is_survey);
 
   void applied(const std::string& stream) { ++streams_[stream].next; }
-  // What follows in this life would be without ground.
+  // Rejects later operations of this stream's life, since one has failed.
   void failed(const std::string& stream) { streams_[stream].next = 0; }
   // The last number that was carried out in its life.
   uint64_t done(const std::string& stream) const;

@@ -39,6 +39,8 @@ expect "echo '#include \"envs/search/words.h\"' >>envs/server/server.cpp" "and e
 expect "echo '#include \"files.h\"' >>envs/sandbox/layers.h" "in no folder of cmake/layers.txt"
 expect "echo '#include \"envs/sandbox/sandbox.h\"' >>envs/sandbox/files.h" "closes a circle of headers"
 expect "echo '#include \"model/panels.h\"' >>envs/search/words.cpp" "which is private to model"
+expect "echo 'const char* kPort = \"tcp://127.0.0.1:1\";' >>envs/server/server.cpp" "writes tcp:// itself"
+expect "echo 'auto a = format(\"at ipc://{}\", b);' >>envs/server/server.cpp" "writes ipc:// itself"
 expect "sed -i 1s/^/anything\\\\n/ docs/files.md" "docs/files.md:1: is not as the sources"
 expect "sed -i '/^| .envs.tools/s/.base./\`base\` \`wire\`/' ARCHITECTURE.md" "run scripts/check-layers --write"
 expect "sed -i 's/^envs.network: base/envs\\/network: base wires/' cmake/layers.txt" "wires does not stand above envs/network"

@@ -1,5 +1,5 @@
-// A rank of the trainer other than the first: it trains its share of what the first rank says (trainer/team.h), and is
-// otherwise heard of by the coordinator alone.
+// A rank of the trainer other than the first: it trains its share of each step as the first rank orders
+// (trainer/team.h), and otherwise talks to the coordinator only.
 #pragma once
 
 #include <atomic>

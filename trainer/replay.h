@@ -1,4 +1,4 @@
-// The steps of a run again, from its files: the same batches, from the same checkpoints, with the same bits.
+// Repeats steps of a run from its files: the same batches, from the same checkpoints, with the same bits.
 //
 // Nothing is written. One rank replays what any number trained.
 //
@@ -26,13 +26,13 @@ struct ReplaySettings {
   model::Place place;     // where it computes
 };
 
-// Of a version's weights as it is sent to rollouts; `weights_digest` of a step in metrics.jsonl.
+// Digest of the weights as sent to rollouts: `weights_digest` of a step in metrics.jsonl.
 Digest digest_of_version(const Learner& learner);
 
 class Replay {
  public:
-  // At the newest checkpoint of `version` or before it, or at the model where there is none. kCorrupt where that one is
-  // damaged.
+  // Starts at the newest checkpoint of `version` or before, or at the model where there is none. kCorrupt where that
+  // checkpoint is damaged.
   static Result<Replay> open(const ReplaySettings& settings, uint64_t version);
 
   uint64_t version() const { return static_cast<uint64_t>(learner_.steps()); }
@@ -47,7 +47,8 @@ class Replay {
   // The batch must be of the next step.
   Result<Step> next(const Batch& batch);
 
-  // Where the state differs from a checkpoint's; nothing where it does not, or where there is no such checkpoint.
+  // Describes the first difference from the run's checkpoint of this step; empty where they are equal or there is no
+  // such checkpoint.
   Result<std::optional<std::string>> difference_from_checkpoint();
 
   // The logprobs of the tokens that were sampled, by the weights of this version, at what the episode was sampled at;

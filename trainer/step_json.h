@@ -1,4 +1,4 @@
-// What metrics.jsonl says of a step (docs/run-directory.md).
+// Metrics of a step as metrics.jsonl has them (docs/run-directory.md).
 //
 // Thread safety: pure.
 #pragma once

@@ -1,4 +1,4 @@
-// What the trainer's storage thread does: trajectories to the disk, and batches of them back.
+// The work of the trainer's storage thread: writes trajectories to the disk and reads batches of them.
 //
 // Thread safety: none; whoever calls owns the store meanwhile.
 #pragma once
@@ -28,20 +28,20 @@ struct Received {
   std::vector<std::string> senders;
   size_t bytes = 0;
 };
-// What became of them.
+// The result of storing them.
 struct Stored {
   Status status;
   int64_t prompt_tokens = 0, generated_tokens = 0;
   size_t stored = 0;  // trajectories that there are now
 };
 
-// With one wait for the disk. Those that are there already were sent again: their sender has not heard of it.
+// Stores with one fsync. Trajectories that are stored already are acknowledged again.
 Stored store_all(rollout::TrajectoryStore& store, const Received& received);
 
 // RUN/demonstrations.jsonl, where the algorithm has a term of them.
 Result<std::optional<Demonstrations>> read_demonstrations(const fs::path& run_dir, const Algorithm& algorithm,
                                                           const model::ModelConfig& model);
-// Behind the samples of a step that has some.
+// Appends the demonstrations of a step to its samples.
 void add_demonstrations(const std::optional<Demonstrations>& demonstrations, const Algorithm& algorithm, uint64_t seed,
                         Loaded& loaded);
 

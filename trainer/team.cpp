@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "base/json.h"
 #include "base/segments.h"
 #include "collectives/local.h"
 
@@ -23,6 +24,17 @@ struct Head {
   uint32_t kind = 0, unused = 0;
   uint64_t version = 0, bytes = 0;
 };
+
+Result<std::map<std::string, double>> metrics_from(const std::string& text) {
+  const Json json = TRY(parse_json(text));
+  std::map<std::string, double> metrics;
+  if (!json.is_object()) return fail(Status::corrupt("metrics of another rank's sample are no object"));
+  for (const auto& [name, value] : json.items()) {
+    if (!value.is_number()) return fail(Status::corrupt("metrics of another rank's sample are no numbers"));
+    metrics[name] = value.get<double>();
+  }
+  return metrics;
+}
 
 template <typename T>
 void put(std::vector<std::byte>& out, std::span<const T> values) {
@@ -52,6 +64,7 @@ struct SampleHead {
   uint64_t group = 0, has_group = 0;
   uint64_t turns = 0;  // of turn_rewards
   uint64_t later_segments = 0;
+  uint64_t metrics = 0;  // bytes of their JSON; 0: none
   uint64_t part = 0;
   RouteShape routes;             // layers 0: none
   uint32_t kept_vocabulary = 0;  // 0: no kept tokens
@@ -85,6 +98,7 @@ Result<Ranks> meet(const TeamSettings& settings, const std::function<bool()>& st
 std::vector<std::byte> pack(std::span<const Sample> samples) {
   std::vector<std::byte> bytes;
   for (const Sample& sample : samples) {
+    const std::string metrics = sample.metrics.empty() ? "" : dump_json(sample.metrics);
     const SampleHead head{.tokens = sample.tokens.size(),
                           .sampled = sample.logprobs.size(),
                           .advantage = sample.advantage,
@@ -92,6 +106,7 @@ std::vector<std::byte> pack(std::span<const Sample> samples) {
                           .has_group = sample.group.has_value(),
                           .turns = sample.turn_rewards.size(),
                           .later_segments = sample.later_segments.size(),
+                          .metrics = metrics.size(),
                           .part = sample.part,
                           .routes = sample.routes.shape,
                           .kept_vocabulary = sample.kept.vocabulary,
@@ -107,6 +122,7 @@ std::vector<std::byte> pack(std::span<const Sample> samples) {
     put(bytes, std::span<const uint8_t>(sample.routes.ids));
     put(bytes, std::span<const uint32_t>(sample.kept.counts));
     put(bytes, std::span<const int32_t>(sample.kept.ids));
+    put(bytes, std::span<const char>(metrics));
   }
   return bytes;
 }
@@ -117,9 +133,9 @@ Result<std::vector<Sample>> unpack(std::span<const std::byte> bytes) {
   while (reader.left() > 0) {
     SampleHead head;
     if (!reader.get(std::span(&head, 1)) || head.tokens > reader.left() || head.sampled > reader.left() ||
-        head.turns > reader.left() || head.later_segments > reader.left() || head.routes.layers > kMostRouteLayers ||
-        head.routes.top_k > kMostRouteTopK || head.tokens * head.routes.row_bytes() > reader.left() ||
-        head.kept > reader.left())
+        head.turns > reader.left() || head.later_segments > reader.left() || head.metrics > reader.left() ||
+        head.routes.layers > kMostRouteLayers || head.routes.top_k > kMostRouteTopK ||
+        head.tokens * head.routes.row_bytes() > reader.left() || head.kept > reader.left())
       return fail(Status::corrupt("a sample of another rank is cut short"));
     Sample sample{.advantage = head.advantage, .part = static_cast<uint32_t>(head.part)};
     if (head.has_group != 0) sample.group = head.group;
@@ -134,14 +150,16 @@ Result<std::vector<Sample>> unpack(std::span<const std::byte> bytes) {
     sample.kept.vocabulary = head.kept_vocabulary;
     sample.kept.resize(head.tokens);
     sample.kept.ids.resize(head.kept);
+    std::string metrics(head.metrics, '\0');
     if (!reader.get(std::span(sample.tokens)) || !reader.get(std::span(sample.trained)) ||
         !reader.get(std::span(sample.logprobs)) || !reader.get(std::span(sample.versions)) ||
         !reader.get(std::span(sample.turn_rewards)) || !reader.get(std::span(sample.later_segments)) ||
         !reader.get(std::span(sample.routes.recorded)) || !reader.get(std::span(sample.routes.ids)) ||
         !reader.get(std::span(sample.kept.counts)) || !reader.get(std::span(sample.kept.ids)) ||
-        !are_parts(sample.later_segments, sample.tokens.size()) || !sample.routes.fits(sample.tokens.size()) ||
-        !sample.kept.fits(sample.tokens))
+        !reader.get(std::span(metrics)) || !are_parts(sample.later_segments, sample.tokens.size()) ||
+        !sample.routes.fits(sample.tokens.size()) || !sample.kept.fits(sample.tokens))
       return fail(Status::corrupt("a sample of another rank is cut short"));
+    if (!metrics.empty()) sample.metrics = TRY(metrics_from(metrics));
     samples.push_back(std::move(sample));
   }
   return samples;

@@ -1,5 +1,5 @@
-// What the first of a trainer's ranks has the others do: it says each piece of work before it begins it, and all make
-// the same call of their learners (trainer/learn/learner.h).
+// Orders of the first rank of a trainer to the others: it announces each piece of work, and then all ranks make the
+// same call of their learners (trainer/learn/learner.h).
 //
 // Thread safety: none. Errors: those of collectives/group.h.
 #pragma once
@@ -39,7 +39,7 @@ struct Order {
   std::vector<Sample> samples = {};
 };
 
-// All ranks call one of them, the first rank `say`.
+// Called on all ranks: `say` on the first, the other on the rest.
 Status say(Ranks& ranks, const Order& order);
 Result<Order> hear(Ranks& ranks);
 

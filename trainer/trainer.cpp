@@ -7,6 +7,7 @@
 
 #include <set>
 
+#include "base/json_file.h"
 #include "base/work_queue.h"
 #include "rollout/books/trajectory.h"
 #include "trainer/learn/checkpoints.h"
@@ -29,6 +30,7 @@ using rollout::TrajectoryStore;
 namespace {
 
 constexpr const char* kTrajectories = "trajectories/episodes.log";
+constexpr int kAuditFormat = 1;
 constexpr size_t kReceivedBytes = size_t{256} << 20;  // of trajectories that wait to be stored
 
 std::string checkpoint_name(uint64_t step) { return fmt::format("checkpoints/step_{}", step); }
@@ -131,6 +133,7 @@ class Trainer {
       added = {
           {entry.getEpisode(), entry.getAttempt()}, entry.getGroup(), entry.getAdvantage(), {}, entry.getKind().cStr()};
       for (const double reward : entry.getTurnRewards()) added.turn_rewards.push_back(reward);
+      for (const auto metric : entry.getMetrics()) added.metrics[metric.getName()] = metric.getValue();
     }
     apply(WorkOrder::Ordered{std::move(batch)});
   }
@@ -324,8 +327,8 @@ class Trainer {
     for (const auto& line : found.bad()) spdlog::error("version {} is published wrong: {}", version, line);
     audit_ = to_json(found, version, false);
     audit_["seconds"] = to_seconds(clock_.now() - start);
-    if (const Status written =
-            write_file(settings_.run_dir / "weights_audit.json", to_json(found, version, true).dump(2) + "\n");
+    if (const Status written = write_file(settings_.run_dir / "weights_audit.json",
+                                          with_format(to_json(found, version, true), kAuditFormat).dump(2) + "\n");
         !written)
       spdlog::warn("{}", written.to_string());
     return {};

@@ -1,10 +1,10 @@
-// The trainer process: takes trajectories in, trains the batches that the coordinator orders, hands new weights out.
+// The trainer process: stores trajectories, trains the batches that the coordinator orders, publishes new weights.
 //
 // Messages are served on one thread while steps, digests and checkpoints run on a second and trajectories go to the
 // disk and come back on a third, so a rollout never waits for a step to have its trajectory stored, nor for the disk to
 // have a chunk of weights sent. A trajectory is acknowledged when it is on disk; those that come in meanwhile share the
-// next wait. What does not fit into the memory for them is not acknowledged and comes again. Batches are trained in
-// order, each once; a trainer that starts again goes on from its newest checkpoint and is sent what followed.
+// next wait. Trajectories that exceed the memory for them are not acknowledged and are sent again. Batches are trained
+// in order, each once; a trainer that starts again goes on from its newest checkpoint and is sent what followed.
 //
 // Of several ranks this is the first, which the coordinator and rollouts speak with; the others (trainer/follower.h) do
 // their share of each step when it says so. Where one of them is lost, this process ends with kUnavailable, is started
@@ -45,7 +45,7 @@ struct TrainerSettings {
   size_t kept_checkpoints = 2;  // the newest
   int audit_every = 1;          // versions between two audits of what is published (weights_sync/audit.h); 0: none
   weights_sync::HistorySettings weights;
-  // Where the run has one: nothing is acknowledged before it is there, too. Outlives the trainer.
+  // Null without a standby. Nothing is acknowledged before the standby has it too. Outlives the trainer.
   standby::Replicator* standby = nullptr;
 };
 

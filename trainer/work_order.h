@@ -39,7 +39,7 @@ class WorkOrder {
   struct Finish {};  // asked by the coordinator: save, and say so; asked again where that was not heard
   struct Stop {};    // asked by the coordinator
   struct Leave {};   // asked by a signal: save and go
-  // The coordinator, or another life of it, has our hello: what it orders from now on is all there is.
+  // The coordinator, perhaps a restarted one, has our hello: earlier orders are void.
   struct Introduced {};
   struct Trained {
     std::string report;

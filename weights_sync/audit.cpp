@@ -25,7 +25,7 @@ struct Sums {
 
 // One block of published numbers against its weights.
 template <typename Number>
-void compare(const bf16* weights, const Number& number, int rows, int columns, size_t stride, Sums& sums,
+void compare(std::span<const bf16> weights, const Number& number, int rows, int columns, size_t stride, Sums& sums,
              TensorAudit& tensor, const auto& place) {
   bool is_zero = true, was_zero = true, is_finite = true;
   for (int row = 0; row < rows; ++row) {
@@ -50,23 +50,23 @@ void compare(const bf16* weights, const Number& number, int rows, int columns, s
   if ((is_lost || !is_finite) && tensor.first_block.empty()) tensor.first_block = place();
 }
 
-TensorAudit audit_parameter(const model::Weights& weights, int index, const std::byte* published) {
+TensorAudit audit_parameter(const model::Weights& weights, int index, std::span<const std::byte> published) {
   const model::Parameter& p = weights.layout().parameters[static_cast<size_t>(index)];
   const WeightFormat format = weights.format_of(index);
   const auto at = weights.wire_place(index);
-  const bf16* const flat = weights.flat().data() + p.offset;
+  const auto flat = weights.slice().part(p.offset, p.elements()).host<bf16>();
   TensorAudit tensor{.name = p.name, .format = std::string(model::to_string(format))};
   Sums sums;
   if (!model::is_quantised(format)) {
-    const auto* const values = reinterpret_cast<const bf16*>(published + at.values);
+    const auto* const values = reinterpret_cast<const bf16*>(published.data() + at.values);
     compare(
         flat, [&](size_t i) { return static_cast<double>(kernels::to_float(values[i])); }, p.rows, p.columns,
         static_cast<size_t>(p.columns), sums, tensor, [] { return std::string("the whole tensor"); });
   } else {
     const int high = model::block_rows(format), wide = model::block_columns(format);
     const int down = (p.group_rows() + high - 1) / high, across = (p.columns + wide - 1) / wide;
-    const auto* const codes = reinterpret_cast<const e4m3*>(published + at.values);
-    const auto* const scales = reinterpret_cast<const e8m0*>(published + at.scales);
+    const auto* const codes = reinterpret_cast<const e4m3*>(published.data() + at.values);
+    const auto* const scales = reinterpret_cast<const e8m0*>(published.data() + at.scales);
     for (int g = 0; g < p.groups; ++g) {
       for (int r = 0; r < down; ++r) {
         for (int c = 0; c < across; ++c) {
@@ -76,7 +76,7 @@ TensorAudit audit_parameter(const model::Weights& weights, int index, const std:
               kernels::to_float(scales[(static_cast<size_t>(g) * down + r) * static_cast<size_t>(across) + c]);
           const int rows = std::min(high, p.group_rows() - r * high), columns = std::min(wide, p.columns - c * wide);
           compare(
-              flat + first, [&](size_t i) { return scale * kernels::to_float(codes[first + i]); }, rows, columns,
+              flat.subspan(first), [&](size_t i) { return scale * kernels::to_float(codes[first + i]); }, rows, columns,
               static_cast<size_t>(p.columns), sums, tensor,
               [&] {
                 return fmt::format("group {}, rows {}-{}, columns {}-{}", g, r * high, r * high + rows - 1, c * wide,
@@ -151,7 +151,7 @@ Result<Audit> audit(const model::Weights& weights, std::span<const model::Weight
   Audit result;
   result.tensors.resize(weights.layout().parameters.size());
   threads.run(static_cast<int>(result.tensors.size()),
-              [&](int i) { result.tensors[static_cast<size_t>(i)] = audit_parameter(weights, i, published.data()); });
+              [&](int i) { result.tensors[static_cast<size_t>(i)] = audit_parameter(weights, i, published); });
   return result;
 }
 

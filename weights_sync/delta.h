@@ -1,5 +1,5 @@
-// What changed between two versions of the weights: for each element of the quantised bytes that did, its position and
-// the difference of its codes.
+// A delta between two versions of the weights: for each changed element of the quantised bytes, its position and the
+// difference of its codes.
 //
 // At the learning rates of reinforcement learning few codes change from step to step, and most of those by one: a
 // delta takes one to two bytes for each (docs/weights.md has the encoding). Differences are modulo the size of an

@@ -1,4 +1,4 @@
-// Who wants weights of a trainer, what each is to fetch next, and the bytes of what is being fetched.
+// Serves weights of a trainer: tracks the receivers, decides what each fetches next, and returns the bytes.
 //
 // A version that somebody fetches whole stays until it is fetched, or nobody asked for a chunk of it for a while,
 // though newer ones have come: then deltas follow. So a slow receiver does not begin again with every version, and

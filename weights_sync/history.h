@@ -18,7 +18,7 @@
 
 namespace tandem::weights_sync {
 
-// What somebody has who asks for weights.
+// The weights that a receiver holds.
 struct Wanted {
   bool holds = false;  // some version, which these are of
   uint64_t version = 0;

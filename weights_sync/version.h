@@ -56,7 +56,7 @@ class Receiver {
   std::vector<uint32_t> requests(int window);
   // kCorrupt where the bytes are not the chunk's; it will be among the next requests.
   Status accept(uint32_t index, std::span<const std::byte> bytes);
-  // Whatever is outstanding did not come: it will be among the next requests.
+  // Marks outstanding chunks as lost; the next requests include them again.
   void forget_outstanding();
 
   bool verified() const { return received_ == manifest_.digests.size(); }

@@ -45,7 +45,13 @@ Result<Address> Address::parse_to_listen(std::string_view text) {
 
 Address Address::of_path(const fs::path& path) { return Address(std::string(kIpc) + path.string()); }
 
-bool Address::takes_secret() const { return text_.starts_with(kTcp); }
+Address Address::of_port(std::string_view host, int port) { return Address(fmt::format("{}{}:{}", kTcp, host, port)); }
+
+Address Address::of_any_port(std::string_view ip) { return Address(fmt::format("{}{}:{}", kTcp, ip, kAnyPort)); }
+
+bool Address::is_network(std::string_view text) { return text.starts_with(kTcp); }
+
+bool Address::takes_secret() const { return is_network(text_); }
 
 bool Address::is_of_this_machine() const {
   const std::string name = host();
@@ -53,9 +59,11 @@ bool Address::is_of_this_machine() const {
 }
 
 std::string Address::host() const {
-  if (!takes_secret()) return "";
-  return text_.substr(kTcp.size(), text_.rfind(':') - kTcp.size());
+  const std::string both = host_and_port();
+  return both.substr(0, both.rfind(':'));
 }
+
+std::string Address::host_and_port() const { return takes_secret() ? text_.substr(kTcp.size()) : ""; }
 
 fs::path Address::path() const { return text_.starts_with(kIpc) ? text_.substr(kIpc.size()) : ""; }
 

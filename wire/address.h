@@ -13,22 +13,31 @@ namespace tandem::wire {
 
 class Address {
  public:
-  // kInvalid for what is written as none of them, and for what is longer than 1024 letters.
+  // kInvalid for any other text, and for one longer than 1024 characters.
   static Result<Address> parse(std::string_view text);
-  // The same, for a process that listens there: the port may also be *, any that is free.
+  // The same, for an address to listen at: the port may also be *, any free one.
   static Result<Address> parse_to_listen(std::string_view text);
   // The Unix socket at an absolute path.
   static Address of_path(const fs::path& path);
+  // A port of a host, which is an IP address or a name.
+  static Address of_port(std::string_view host, int port);
+  // Any free port of `ip`, to listen at.
+  static Address of_any_port(std::string_view ip);
+  // Whether `text` is written as an address in the network, well formed or not, and not as one of this machine or a
+  // path.
+  static bool is_network(std::string_view text);
 
   const std::string& text() const { return text_; }
 
-  // Whether only processes of this machine reach it, by a file system or by loopback.
+  // Whether only processes of this machine can connect: over the file system or loopback.
   bool is_of_this_machine() const;
   // Whether connections may be encrypted with a Secret: those through the network, loopback included.
   bool takes_secret() const;
-  // The name of a port's host, else empty.
+  // The host of a tcp:// address, else empty.
   std::string host() const;
-  // The path of a Unix socket, else empty.
+  // HOST:PORT of a tcp:// address, else empty.
+  std::string host_and_port() const;
+  // The path of an ipc:// address, else empty.
   fs::path path() const;
 
   friend bool operator==(const Address&, const Address&) = default;

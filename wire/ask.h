@@ -7,9 +7,9 @@
 
 namespace tandem::wire {
 
-// Sends the question as soon as somebody is connected, and waits for the message with its id; others are thrown away.
-// kUnavailable where nobody is there within `seconds`, kDeadline where somebody is who does not answer by then,
-// kCancelled when `interrupted` says so; a Failed is the error that it holds.
+// Sends the request once a peer is connected, and waits for the reply with its id; other messages are dropped.
+// kUnavailable where no peer connects within `seconds`, kDeadline where the peer does not answer by then, kCancelled
+// where `interrupted` returns true. A Failed reply becomes its error.
 Result<Incoming> ask(Socket& socket, uint64_t id, const std::function<void(Body::Builder)>& write, double seconds,
                      const std::function<bool()>& interrupted = {});
 

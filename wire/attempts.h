@@ -4,8 +4,8 @@
 // seed. One request at a time: it is wanted, then each attempt fails or succeeds.
 //
 // Each server is tried `tries` times with exponential back-off, then the next, until all have failed. The server that
-// answered last is tried first next time. A server that asks for a pause gets it; one that asks for more
-// than we wait is given up.
+// answered last is tried first next time. A pause that a server asks for is kept; a server that asks for a longer one
+// than the limit is given up.
 //
 // Thread safety: none; one owner.
 #pragma once

@@ -1,4 +1,4 @@
-// Where an OpenAI-compatible server takes chats.
+// The URL of the chat endpoint of an OpenAI-compatible server.
 #pragma once
 
 #include <string>

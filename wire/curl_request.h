@@ -1,5 +1,4 @@
-// A request as curl takes it: what `http_request` and `HttpTransfers` share. No header for others, as it names curl's
-// types.
+// A curl request, shared by `http_request` and `HttpTransfers`. No header for others, as it names curl's types.
 #pragma once
 
 #include <curl/curl.h>
@@ -33,9 +32,9 @@ class CurlRequest {
 
   CURL* easy() const { return easy_.get(); }
   const OutgoingRequest& request() const { return request_; }
-  // What curl ended with.
+  // Converts curl's result.
   Status status_of(CURLcode code) const;
-  // What the answer asks for, if anything.
+  // The Retry-After of the answer, if it has one.
   std::optional<Duration> retry_after() const;
 
  private:

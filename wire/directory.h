@@ -22,12 +22,12 @@ class Directory {
   struct Entry {
     Address address;
     std::string host;    // the machine's name; "local" for the one that the run was started on
-    uint64_t epoch = 0;  // 0: nobody knows which life it has
+    uint64_t epoch = 0;  // 0: not known yet
     friend bool operator==(const Entry&, const Entry&) = default;
   };
   static constexpr size_t kMaxPeers = 4096;
 
-  // Adds the peer or replaces what was said of it; false where that changes nothing. kExhausted at kMaxPeers.
+  // Adds the peer or replaces its entry; false where nothing changed. kExhausted at kMaxPeers.
   Result<bool> put(const Peer& peer, Entry entry);
   // False where it is not listed.
   bool remove(const Peer& peer);
@@ -41,7 +41,7 @@ class Directory {
   uint64_t version() const { return version_; }
 
   void write(Peers::Builder out) const;
-  // kInvalid, with what is wrong, for a message with peers or addresses that are none.
+  // kInvalid, with the reason, for a message with invalid peers or addresses.
   static Result<Directory> read(Peers::Reader in);
 
   friend bool operator==(const Directory&, const Directory&) = default;

@@ -1,8 +1,8 @@
-// Faults of messages that are asked for, to see what a run survives (`tandem chaos`): the next message that a process
-// sends is lost, late, doubled or damaged.
+// Injects message faults, to test what a run survives (`tandem chaos`): the next message that a process sends is lost,
+// delayed, duplicated or corrupted.
 //
-// Who asks and who sends share a file in memory; what is asked of a process is kept for the one that takes its place.
-// A process without such a file knows nothing of this.
+// The injector and the sender share a file in memory. A fault that is requested of a process outlives it: its successor
+// takes it. Without such a file no faults are injected.
 //
 // Thread safety: all methods, from any thread and process.
 #pragma once
@@ -30,17 +30,17 @@ class Faults {
 
   static Result<std::shared_ptr<Faults>> create(const fs::path& path);
   static Result<std::shared_ptr<Faults>> open(const fs::path& path);
-  // That of kVariable; null where it is not set.
+  // The file that kVariable names; null where it is not set.
   static Result<std::shared_ptr<Faults>> of_environment();
   ~Faults();
   Faults(const Faults&) = delete;
   Faults& operator=(const Faults&) = delete;
 
-  // The next message of `sender`.
+  // Requests a fault of the next message of `sender`.
   void ask(std::string_view sender, MessageFault fault);
-  // Of all that were asked for, how many were done.
+  // How many requested faults have been injected.
   uint64_t done(MessageFault fault) const;
-  // What is to happen to a message that is about to be sent. A fault is taken by one message.
+  // Takes the fault for a message that is about to be sent. A fault hits one message.
   std::optional<MessageFault> take(std::string_view sender);
 
  private:

@@ -1,4 +1,4 @@
-// What values of HTTP headers say: numbers, dates, and how long to wait.
+// Parses values of HTTP headers: numbers, dates, Retry-After.
 //
 // Thread safety: functions of their arguments.
 #pragma once
@@ -12,12 +12,12 @@
 
 namespace tandem::wire {
 
-// Digits with a fraction or without; nothing of anything else, of less than 0 and of what is not finite.
+// A decimal number. Empty for anything else, for negative and for infinite numbers.
 std::optional<double> header_number(std::string_view text);
-// Of a date as HTTP has it, or of ISO 8601 in UTC.
+// Unix seconds of a date of HTTP, or of ISO 8601 in UTC.
 std::optional<double> header_date(std::string_view text);
-// Of Retry-After in seconds, fractions too, or as a date, and of retry-after-ms; at most an hour. Names in small
-// letters.
+// Reads Retry-After (seconds, fractions too, or a date) and retry-after-ms; at most an hour. Header names are in lower
+// case.
 std::optional<Duration> retry_after_of(const std::map<std::string, std::string>& headers, double unix_now);
 
 }  // namespace tandem::wire

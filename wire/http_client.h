@@ -45,7 +45,7 @@ using OnHttpBody = std::function<Status(const HttpHead& head, std::string_view b
 // which ends the request at once.
 Result<HttpHead> http_request(const OutgoingRequest& request, const OnHttpBody& on_body, const std::stop_token& stop);
 
-// kInvalid, with what is wrong, for what is no http or https URL with a host, or has a name or password in it.
+// kInvalid, with the reason, for anything but an http or https URL with a host and without credentials.
 Status check_url(const std::string& url);
 
 }  // namespace tandem::wire

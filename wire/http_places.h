@@ -1,7 +1,7 @@
-// The places of a server for connections, and which of them make room where all are taken: first those that only wait
-// for their client to close, then those between two requests, then those that have sent nothing; of each the oldest.
+// Connection slots of a server, and which connection is closed when all are taken: first those that wait for their
+// client to close, then idle ones between two requests, then those that have sent nothing; the oldest first.
 //
-// Private to wire/. A place has the same time whichever and however many others there are. Thread safety: none.
+// Private to wire/. Every operation takes constant time. Thread safety: none.
 #pragma once
 
 #include <array>
@@ -14,10 +14,10 @@ namespace tandem::wire {
 
 class HttpPlaces {
  public:
-  // The order is that in which they make room; a busy one never does.
+  // In the order in which they are closed; a busy one never is.
   enum class Use : uint8_t { kLingering, kIdle, kSilent, kBusy };
 
-  // Taken as it is made, free as it goes. The places must outlive it.
+  // RAII: takes a slot, and frees it in the destructor. The slots must outlive it.
   class Place {
    public:
     explicit Place(HttpPlaces& places);
@@ -26,7 +26,7 @@ class HttpPlaces {
     Place& operator=(const Place&) = delete;
 
     void use(Use use);
-    // `leave` closes the connection; false, and nothing is done, where there is something to do for it by now.
+    // `leave` closes the connection. It returns false, and does nothing, where the connection has become busy.
     void leave_by(std::function<bool()> leave) { leave_ = std::move(leave); }
 
    private:
@@ -43,11 +43,11 @@ class HttpPlaces {
   explicit HttpPlaces(size_t most) : most_(most) {}
 
   bool is_full() const { return taken_ >= most_; }
-  // Whether there is one that looks as if it could make room.
+  // Whether some connection could probably be closed.
   bool may_make_room() const;
-  // False where all are taken and none leaves.
+  // Frees a slot if all are taken; false where none could be.
   bool make_room();
-  // Closes all of this use.
+  // Closes all connections of this use.
   void leave(Use use);
 
  private:

@@ -76,19 +76,18 @@ struct HttpLimits {
   Duration keep_alive{0};                       // from an answer to the next request; 0: one request a connection
 };
 
-// Answers a request, at once or later; of several answers the first counts. One that is let go unanswered closes the
+// Answers a request, now or later; the first of several answers counts. Destroyed without an answer, it closes the
 // connection. None may outlive the server.
 using HttpReply = std::function<void(HttpResponse)>;
 
 struct HttpHandler {
-  // What a request is refused with before its body is read; nothing where it may go on. May be empty.
+  // Returns the refusal of a request before its body is read; nothing where it is accepted. May be empty.
   std::function<std::optional<HttpResponse>(const HttpRequest& request)> refuse;
   std::function<void(HttpRequest request, HttpReply reply)> answer;
-  // The client of a request that was given to `answer` has gone before the end of its answer, or has closed its side.
-  // The answer may still be given. May be empty.
+  // Called when the client of a request disconnects before the end of its answer, or closes its side. The reply may
+  // still be called. May be empty.
   std::function<void(uint64_t number)> gone;
-  // How a request that is not answered by the handler, as it is too large or no HTTP, is told. May be empty: as plain
-  // text.
+  // Makes the response for a request that never reaches the handler: too large, or not HTTP. Empty: plain text.
   std::function<HttpResponse(int status, std::string message)> malformed;
   std::function<void()> tick;  // called several times a second; may be empty
 };
@@ -106,10 +105,10 @@ class HttpServer {
 
   // Calls `readable` whenever the descriptor is, while `serve` runs. The descriptor stays the caller's.
   void watch(int descriptor, std::function<void()> readable);
-  // Ends that, before the caller closes the descriptor. Unknown ones are ignored.
+  // Stops watching a descriptor; call it before closing that. Unknown ones are ignored.
   void unwatch(int descriptor);
 
-  // Until `stop`; answers that are being sent then have two seconds.
+  // Serves until `stop`. Answers that are being sent then have two seconds to end.
   Status serve(const HttpHandler& handler, const std::atomic<bool>& stop);
 
  private:

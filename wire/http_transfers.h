@@ -1,4 +1,4 @@
-// Requests to foreign servers, many at once, on one thread of their own; what comes of them is taken in events.
+// Concurrent requests to foreign servers on one own thread; results are polled as events.
 //
 // Connections are kept and used again. Redirects are not followed. The bytes of an answer that its owner has not taken
 // are bounded: then its connection is read no further. An answer larger than `largest_answer` ends in kExhausted.
@@ -28,7 +28,7 @@ struct TransferHead {
   std::map<std::string, std::string> headers;  // by their names in small letters; of repeated ones the last
 };
 
-// What came of a request since it was last looked at, in this order: its head, bytes, its end.
+// News of a request since the last call, in this order: its head, bytes, its end.
 struct TransferEvent {
   uint64_t transfer = 0;
   std::optional<TransferHead> head;
@@ -46,11 +46,11 @@ class HttpTransfers {
   static Result<std::unique_ptr<HttpTransfers>> create(const Clock& clock);
   ~HttpTransfers();  // ends all of them
 
-  // Its number, never 0.
+  // Returns the number of the transfer, never 0.
   uint64_t start(TransferRequest request);
-  // Ends it; no event of it comes any more. Unknown ones are ignored.
+  // Cancels a transfer; no event of it follows. Unknown ones are ignored.
   void cancel(uint64_t transfer);
-  // Nothing more is read of it until it is released; what has been read is still told.
+  // Pauses or resumes reading; bytes that were read are still reported.
   void hold(uint64_t transfer, bool held);
 
   int wake_fd() const;

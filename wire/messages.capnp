@@ -168,6 +168,7 @@ struct BatchEntry {
   advantage @3 :Float64;
   turnRewards @4 :List(Float64);       # one for each message of the model, or none
   kind @5 :Text;                       # of the task, where the run has several algorithms
+  metrics @6 :List(Term);              # of the episode, where a function of the user's own may take them
 }
 
 struct TrainBatch {

@@ -14,7 +14,7 @@ namespace tandem::wire {
 
 enum class Role : uint8_t { kSupervisor, kCoordinator, kTrainer, kRollout, kEnv };
 std::string_view to_string(Role role);  // "rollout"
-// kInvalid, with the names that there are.
+// kInvalid, with all valid names, for an unknown one.
 Result<Role> role_named(std::string_view name);
 
 inline constexpr int kMaxRank = 100'000;
@@ -25,7 +25,7 @@ struct Peer {
   friend auto operator<=>(const Peer&, const Peer&) = default;
 };
 std::string to_string(const Peer& peer);  // "rollout-1": its name on the wire, in logs and in the ledger
-// kInvalid for what is not written as to_string writes it.
+// Parses the form that to_string writes; kInvalid for any other.
 Result<Peer> parse_peer(std::string_view text);
 
 }  // namespace tandem::wire

@@ -32,19 +32,19 @@
 
 namespace tandem::wire {
 
-constexpr uint16_t kProtocolVersion = 6;
+constexpr uint16_t kProtocolVersion = 7;
 
-// As the run of a listening socket: it serves every run, and answers each as one of its own.
+// The run of a listening socket that serves every run.
 constexpr uint64_t kEveryRun = 0;
 
 struct Identity {
   std::string sender;  // unique in the run: "rollout-1"; unique among runs where the other side serves every run
-  // Which start of the process this is. A role of a run is told its number, which grows; a process of no run has one
-  // that no other life has.
+  // Identifies this start of the process. For a role of a run it is a counter that grows with each start; for a process
+  // outside of runs it is unique.
   uint64_t epoch = 0;
   uint64_t run = 0;
-  // Hears messages of other versions of the protocol, too, to say which they are: fields are only ever added, so what
-  // is the same in all can be read.
+  // Whether messages of other protocol versions are delivered too, so that the version can be reported. Fields are only
+  // ever added, so the common ones can be read.
   bool hears_other_protocols = false;
   std::shared_ptr<Faults> faults = {};  // of its messages, where somebody asks for some
 };
@@ -114,11 +114,11 @@ class Socket {
   // Where a listening socket can be reached.
   const std::string& address() const { return address_; }
 
-  // To `peer`, which a connected socket ignores. kUnavailable where it is not there, kExhausted where its queue is
-  // full.
+  // Sends to `peer`; a connected socket ignores it. kUnavailable where the peer is not connected, kExhausted where its
+  // queue is full.
   Status send(const std::string& peer, Outgoing& message);
 
-  // The next message; nothing where there is none now.
+  // The next message; empty where none has arrived.
   std::optional<Incoming> receive();
 
   uint64_t refused() const { return refused_; }
@@ -149,7 +149,7 @@ class Socket {
 // True where there is something.
 bool wait(std::span<Socket* const> sockets, Duration timeout, int wake = -1);
 
-// The answer to a request that could not be met.
+// Writes the answer to a request that failed.
 void write_failure(Body::Builder body, const Status& status);
 Status read_failure(Failed::Reader failed);
 

@@ -298,7 +298,7 @@ Result<int> run(AgentOptions options) {
 
 Action add_agent(CLI::App& command) {
   const auto o = std::make_shared<AgentOptions>();
-  command.add_option("TASK", o->task, "What is to be done");
+  command.add_option("TASK", o->task, "The task, as an instruction");
   add_workspace_options(command, o->workspace);
   add_server_option(command, o->workspace);
   auto* model = command.add_option("--model", o->model, "Model directory (Hugging Face layout), run in this process");
@@ -307,26 +307,30 @@ Action add_agent(CLI::App& command) {
                          "OpenAI-compatible server, such as http://127.0.0.1:8000/v1; several are asked in "
                          "their order where one fails");
   endpoint->excludes(model)->allow_extra_args(false);  // what follows the URL is the task
-  command.add_option("--model-name", o->model_name, "The name of the model at the servers")->needs(endpoint);
+  command.add_option("--model-name", o->model_name, "Name of the model at the servers")->needs(endpoint);
   command.add_option("--temperature", o->temperature, "0 by default with --model, the server's with --endpoint")
       ->check(CLI::Range(0.0, 10.0));
-  command.add_option("--seed", o->seed, "Of what is drawn; 0 by default with --model");
-  command.add_option("--max-turns", o->max_turns, "Messages of the model, at most")
+  command.add_option("--seed", o->seed, "Seed of sampling; 0 by default with --model");
+  command.add_option("--max-turns", o->max_turns, "Most messages of the model")
       ->check(CLI::Range(1, 10'000))
       ->capture_default_str();
-  command.add_option("--max-tokens", o->max_tokens, "Tokens of a message, at most; 1024 by default with --model")
+  command.add_option("--max-tokens", o->max_tokens, "Most tokens of a message; 1024 by default with --model")
       ->check(CLI::Range(1, 1'000'000));
-  command.add_option("--max-context", o->max_context, "Tokens of everything (default: the model's, at most 8192)")
+  command
+      .add_option("--max-context", o->max_context,
+                  "Longest conversation in tokens (default: the model's, at most 8192)")
       ->needs(model)
       ->check(CLI::Range(64, 1'000'000));
-  command.add_option("--minutes", o->minutes, "After which the agent is ended; without end by default")
+  command.add_option("--minutes", o->minutes, "Time limit of the agent in minutes; none by default")
       ->check(CLI::Range(0.001, 525'600.0));
   command.add_flag("--end-on-change", o->end_on_change,
                    "The first turn that changes files is the last, as in the workspace tasks that models learn from");
-  command.add_option("--requests-per-minute", o->requests_per_minute, "To all servers together; any number by default")
+  command
+      .add_option("--requests-per-minute", o->requests_per_minute,
+                  "Rate limit over all servers together; none by default")
       ->needs(endpoint)
       ->check(CLI::Range(1, 100'000));
-  command.add_option("--request-seconds", o->request_seconds, "After which a request is given up and tried again")
+  command.add_option("--request-seconds", o->request_seconds, "Timeout of a request, which is then tried again")
       ->needs(endpoint)
       ->check(CLI::Range(0.01, 86'400.0))
       ->capture_default_str();
@@ -334,7 +338,7 @@ Action add_agent(CLI::App& command) {
       ->allow_extra_args(false);
   auto* review_flag = command.add_flag("--review", o->review, "Ask before anything is written back");
   auto* dry = command.add_flag("--dry-run", o->dry_run, "Show what was changed and write nothing back");
-  command.add_flag("--yes", o->yes, "Write back also what an agent left that did not come to its end")
+  command.add_flag("--yes", o->yes, "Also write back changes of an agent that did not finish")
       ->excludes(review_flag)
       ->excludes(dry);
   command.add_flag("--undo", o->undo, "Take back what the last agent wrote to this folder");

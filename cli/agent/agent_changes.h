@@ -24,7 +24,7 @@ void review(std::vector<envs::Change>& changes, const AskLine& ask);
 // Where what is replaced is kept: below the user's folder of state. kInvalid where that lies in the workspace.
 Result<envs::UndoStore> undo_store_for(const fs::path& workspace);
 
-// What would be replaced is on disk before anything is. One outcome for each change.
+// Writes changes back; files to be replaced are saved for undo before anything is written. One outcome for each change.
 Result<std::vector<envs::WrittenChange>> write_back_with_undo(const envs::UndoStore& store, const fs::path& workspace,
                                                               const std::string& task,
                                                               const std::vector<envs::Change>& changes,

@@ -247,19 +247,18 @@ Action add_index(CLI::App& command) {
   command.add_option("--out", o->out,
                      "The index, a file; by default one below $XDG_CACHE_HOME/tandem/index (~/.cache), by folder and "
                      "model");
-  command.add_flag("--rebuild", o->rebuild, "Forget the index that is there");
-  auto* query = command.add_option("--query", o->query, "Search, and print what was found");
+  command.add_flag("--rebuild", o->rebuild, "Build the index anew");
+  auto* query = command.add_option("--query", o->query, "Search, and print the results");
   command.add_option("--in", o->within, "Only in this folder or file, relative to DIR; may be repeated")
       ->needs(query)
       ->allow_extra_args(false);
-  command.add_option("--limit", o->limit, "Results, at most")
+  command.add_option("--limit", o->limit, "Most results")
       ->needs(query)
       ->check(CLI::Range(1, 200))
       ->capture_default_str();
-  auto* key = command.add_option("--key", o->key, "The key of the shared form; drawn where the file is not there");
-  command.add_option("--share", o->share, "Write the form that may leave the machine: keyed hashes and vectors")
-      ->needs(key);
-  command.add_option("--reuse", o->reuse, "Take the vectors of a shared form for what they are of")->needs(key);
+  auto* key = command.add_option("--key", o->key, "Key file of the shared form; created where it is missing");
+  command.add_option("--share", o->share, "Write the form that may be shared: keyed hashes and vectors")->needs(key);
+  command.add_option("--reuse", o->reuse, "Reuse vectors of a shared form")->needs(key);
   command.add_flag("--json", o->json, "Print one JSON object");
   command.add_option("--threads", o->threads, "Threads to compute with")->check(CLI::Range(1, 1024));
   command.footer(

@@ -117,13 +117,13 @@ Action add_mcp(CLI::App& command) {
   command
       .add_option(
           "--token", options->token,
-          fmt::format("What clients must bear; by default {}, or one that is drawn and printed", kTokenVariable))
+          fmt::format("Bearer token of clients; by default {}, or a random one that is printed", kTokenVariable))
       ->needs(http);
   command.add_option("--sessions", options->sessions, "Most clients at once")
       ->needs(http)
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  command.add_option("--idle-minutes", options->idle_minutes, "After which a client that asks for nothing is let go")
+  command.add_option("--idle-minutes", options->idle_minutes, "Minutes after which an idle client is disconnected")
       ->needs(http)
       ->check(CLI::Range(0.01, 525'600.0))
       ->capture_default_str();

@@ -7,10 +7,10 @@
 namespace tandem::cli {
 
 void add_search_options(CLI::App& command, SearchOptions& options) {
-  auto* encoder = command.add_option("--encoder", options.encoder,
-                                     "Directory of a sentence encoder: offers codebase_search, which is not there "
-                                     "without one");
-  command.add_option("--index", options.index, "The folder's index, of `tandem index`; by default where that puts it")
+  auto* encoder =
+      command.add_option("--encoder", options.encoder, "Directory of a sentence encoder, which codebase_search needs");
+  command
+      .add_option("--index", options.index, "Index of the folder, made by `tandem index`; its default place by default")
       ->needs(encoder);
 }
 

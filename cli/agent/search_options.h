@@ -1,4 +1,4 @@
-// What commands need to offer codebase_search: an encoder, and the index of the folder.
+// Options of commands that offer codebase_search: an encoder, and the index of the folder.
 #pragma once
 
 #include <CLI/CLI.hpp>

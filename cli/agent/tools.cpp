@@ -125,14 +125,14 @@ Action add_tools(CLI::App& command) {
       "  tandem tools call grep '{\"pattern\": \"TODO\", \"glob\": \"*.py\"}' --workspace . --raw");
   auto* list = command.add_subcommand("list", "Print the tools and their parameters for people");
   const auto only = std::make_shared<std::string>();
-  list->add_option("NAME", *only, "One tool, with what its parameters mean; all by default");
+  list->add_option("NAME", *only, "One tool, with the meaning of its parameters; all by default");
   list->footer("Example:\n  tandem tools list\n  tandem tools list apply_patch");
   auto* schema = command.add_subcommand("schema", "Print the tools as an OpenAI tools array");
   const auto encoder = std::make_shared<std::string>();
   const auto names = std::make_shared<std::vector<std::string>>();
   add_tools_option(*schema, *names);
   for (auto* one : {list, schema})
-    one->add_option("--encoder", *encoder, "With codebase_search, as where this sentence encoder is given");
+    one->add_option("--encoder", *encoder, "Include codebase_search, as with this sentence encoder");
   schema->footer("Example:\n  tandem tools schema --tools bash,str_replace_based_edit_tool");
   auto* call = command.add_subcommand("call", "Run one call, in a sandbox, and print its outcome as JSON");
   const auto options = std::make_shared<CallOptions>();

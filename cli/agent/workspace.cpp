@@ -31,7 +31,7 @@ void add_workspace_options(CLI::App& command, WorkspaceOptions& options) {
 void add_output_option(CLI::App& command, WorkspaceOptions& options) {
   command
       .add_option("--output-bytes", options.output_bytes,
-                  "Of a result that are kept; of a longer one its beginning and its end")
+                  "Most bytes of a result; of a longer one the beginning and the end are kept")
       ->check(CLI::Range(size_t{200}, envs::SandboxSpec().output_limit))
       ->capture_default_str();
 }

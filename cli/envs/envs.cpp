@@ -94,10 +94,10 @@ Action add_envs(CLI::App& command) {
       "  tandem envs ls runs/tiny-1 --json | jq -r 'select(.memory_bytes > 1e9) | .sandbox'");
   auto* logs = add("logs", "What the server recorded about a sandbox, or about all");
   logs->add_option("SANDBOX", options->logs.sandbox, "As `ls` names it; all by default");
-  logs->add_option("-n,--lines", options->logs.lines, "The last so many events")
+  logs->add_option("-n,--lines", options->logs.lines, "Number of last events to print")
       ->check(CLI::Range(0, static_cast<int>(envs::Fleet::kMostEvents)))
       ->capture_default_str();
-  logs->add_flag("-f,--follow", options->logs.follow, "Go on with what comes, until Ctrl-C or the server is gone");
+  logs->add_flag("-f,--follow", options->logs.follow, "Follow new events, until Ctrl-C or the server ends");
   logs->add_flag("--json", options->logs.json, "Print a JSON object a line");
   logs->footer(
       fmt::format("Made, leased, each call with its tool, time and exit code, killed, ended. The server keeps the last "
@@ -109,11 +109,11 @@ Action add_envs(CLI::App& command) {
                   envs::Fleet::kMostEvents, kCodes));
   auto* exec = add("exec", "Run a command in a sandbox, beside what runs in it");
   exec->add_option("SANDBOX", options->exec.sandbox, "As `ls` names it")->required();
-  exec->add_option("COMMAND", options->exec.command, "A program and its arguments, behind --")->required();
+  exec->add_option("COMMAND", options->exec.command, "A program and its arguments, after --")->required();
   exec->add_option("--seconds", options->exec.seconds, "Then it is ended")
       ->check(CLI::Range(0.01, envs::kLongestLook))
       ->capture_default_str();
-  exec->add_option("--output-bytes", options->exec.output_bytes, "Of its output, and of its errors, that are kept")
+  exec->add_option("--output-bytes", options->exec.output_bytes, "Most bytes of its output, and of its errors")
       ->check(CLI::Range(uint32_t{1}, envs::kMostLookOutput))
       ->capture_default_str();
   exec->add_flag("--json", options->exec.json, "Print {sandbox, exit_code, timed_out, truncated, output, errors, ..}");

@@ -1,4 +1,4 @@
-// What `tandem envs` does besides listing.
+// Subcommands of `tandem envs` besides `ls`.
 #pragma once
 
 #include <string>

@@ -39,9 +39,9 @@ wire::Identity operator_identity(uint64_t run) {
 
 // How the run stands, by what its supervisor wrote last.
 std::string state_of(const fs::path& run_dir) {
-  const auto text = read_file(run_dir / "status.json", 1 << 20);
-  const auto status = text ? parse_json(*text) : Result<Json>(Json());
-  if (!status || !status->is_object()) return "the run has not begun";
+  const auto status = dashboard::read_status(run_dir);
+  if (!status) return status.error().to_string();
+  if (status->empty()) return "the run has not begun";
   const auto found = status->find("state");
   const std::string state = found != status->end() && found->is_string() ? found->get<std::string>() : "";
   if (const auto end = status->find("end"); end != status->end() && *end == "interrupted")

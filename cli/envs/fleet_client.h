@@ -32,7 +32,7 @@ class FleetLine {
   FleetLine(wire::Socket socket, std::string endpoint) : socket_(std::move(socket)), endpoint_(std::move(endpoint)) {}
 
   const std::string& endpoint() const { return endpoint_; }
-  // What it calls itself, and which life of it answered last; empty and 0 before it has answered.
+  // The server's name, and its epoch in the last answer; empty and 0 before the first one.
   const std::string& name() const { return name_; }
   uint64_t epoch() const { return epoch_; }
 

@@ -290,12 +290,12 @@ Action add_eval(CLI::App& command) {
   command.require_subcommand(0, 1);
   auto* suite = command.add_option("SUITE", o->suite, "The suite, a YAML file: docs/evaluating.md has its keys");
   command.add_option("OVERRIDES", o->overrides, "Keys of the suite: a.b=v");
-  auto* out = command.add_option("--out", o->out, "Folder of this evaluation; where it was begun, it goes on");
+  auto* out = command.add_option("--out", o->out, "Folder of this evaluation; one that was begun is continued");
   command.add_option("--against", o->against, "Folder of the evaluation to compare with: last night's");
   command.add_option("--endpoint", o->endpoint, "OpenAI-compatible server, in place of the suite's model");
   command.add_option("--shard", o->shard, "Part i of n of the tasks, as i/n; `tandem eval merge` makes one of them");
   command.add_option("--device", o->device,
-                     "What computes the model: auto, cpu, cpu:avx2 and the like, cuda:0, cuda:0:tensor, emulated:0");
+                     "Device of the model: auto, cpu, cpu:avx2 and the like, cuda:0, cuda:0:tensor, emulated:0");
   command.add_flag("--json", o->json, "Print results.json, in a line");
   command.footer(fmt::format(
       "DIR gets results.json, junit.xml, report.md, report.html, history.jsonl, episodes.jsonl and transcripts/.\n"
@@ -323,7 +323,7 @@ Action add_eval(CLI::App& command) {
   auto* compare = command.add_subcommand("compare", "The difference of two evaluations, and how sure it is");
   compare->add_option("BEFORE", *other, "Folder of an evaluation")->required();
   compare->add_option("AFTER", *folder, "Folder of another one")->required();
-  compare->add_option("--confidence", *confidence, "At which a loss counts")
+  compare->add_option("--confidence", *confidence, "Confidence level at which a regression counts")
       ->check(CLI::Range(0.5, 0.9999))
       ->capture_default_str();
   compare->add_flag("--json", o->json, "Print one JSON object, as `against` of results.json");

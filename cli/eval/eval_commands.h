@@ -1,4 +1,4 @@
-// What `tandem eval` does, one function a subcommand; each returns the exit code.
+// Subcommands of `tandem eval`, one function each; they return the exit code.
 #pragma once
 
 #include <string>

@@ -151,16 +151,16 @@ void add_scheduler_options(CLI::App& command, LaunchOptions& options) {
   command.add_option("--queue", options.kubernetes.queue, "Queue of Kueue")->group(kKubernetes);
   command
       .add_option("--claim", options.kubernetes.claim,
-                  "Volume claim that is there, with models and runs (default: a new one)")
+                  "Existing volume claim with models and runs (default: a new one)")
       ->group(kKubernetes);
-  command.add_option("--storage", options.kubernetes.storage_gb, "Of a new volume claim, in GiB")
+  command.add_option("--storage", options.kubernetes.storage_gb, "Size of a new volume claim in GiB")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str()
       ->group(kKubernetes);
   command.add_option("--of", options.of, "eval: the config is a suite of `tandem eval`")
       ->check(CLI::IsMember({"run", "eval"}))
       ->group(kKubernetes);
-  command.add_option("--schedule", options.schedule, "When it is evaluated, as cron writes it, UTC: '30 2 * * *'")
+  command.add_option("--schedule", options.schedule, "Schedule of the evaluation in cron's format, UTC: '30 2 * * *'")
       ->group(kKubernetes);
   command.add_option("--nights", options.nights, "Folder on the volume that gets a folder a night")
       ->capture_default_str()
@@ -180,7 +180,7 @@ Action add_launch(CLI::App& command) {
   command.add_option("config", options->config, "YAML file of a run")->required()->check(CLI::ExistingFile);
   command.add_option("overrides", options->overrides, "key=value, over the file's");
   command.add_option("--on", options->on, "slurm, kubernetes, ray, or local: this machine")->required();
-  command.add_option("--render", options->render, "Only write what the scheduler would get to this file (-: stdout)");
+  command.add_option("--render", options->render, "Only write the scheduler's input to this file (-: stdout)");
   command.add_option("--run-dir", options->run_dir,
                      "Folder of the run, or of the runs (default: a new one below runs/)");
   command.add_option("--seeds", options->seeds, "A run for each seed from A to B: A-B");

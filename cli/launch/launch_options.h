@@ -1,4 +1,4 @@
-// What `tandem launch` was told.
+// Options of `tandem launch`.
 #pragma once
 
 #include <string>

@@ -18,7 +18,7 @@ Result<Scheduler> scheduler_named(const std::string& name);
 // The path of the program that hands jobs over; kUnfit with the line that installs it where it is not in PATH.
 Result<std::string> program_of(Scheduler scheduler);
 
-// What `argv` printed on stdout. kUnavailable has what it said on stderr where it failed, kDeadline after two minutes.
+// Runs `argv` and returns its stdout. kUnavailable, with its stderr, where it failed; kDeadline after two minutes.
 Result<std::string> hand_over(const std::vector<std::string>& argv);
 
 }  // namespace tandem::cli

@@ -191,10 +191,9 @@ Action add_export(CLI::App& command) {
   command.add_option("OUT", options->out, "Folder to write, in the layout of Hugging Face")->required();
   command.add_option("--model", options->model, "Model directory whose tokenizer goes with it (default: the run's)");
   command
-      .add_option(
-          "--dtype", options->dtype,
-          "Number format of what is written; float32 and float16 of a checkpoint are its fp32 masters, but with "
-          "LoRA, whose masters are the factors")
+      .add_option("--dtype", options->dtype,
+                  "Number format of the written weights; float32 and float16 of a checkpoint come from its fp32 "
+                  "masters, except with LoRA, whose masters are the factors")
       ->check(CLI::IsMember({"bfloat16", "float16", "float32"}));
   command.add_flag("--verify", options->verify, "Read back what was written and compare weights and log-probabilities");
   command.add_option("--threads", options->threads, "Threads to compute with")->check(CLI::Range(1, 1024));

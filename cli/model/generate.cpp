@@ -280,13 +280,13 @@ Action add_generate(CLI::App& command) {
       ->check(CLI::Range(1, 4096));
   command.add_option("--workers", options->workers, "Engines side by side")->check(CLI::Range(1, 64));
   command.add_option("--draft-model", options->draft_model,
-                     "Directory of a smaller model with the same tokenizer: guesses what comes next, which changes no "
-                     "token and saves passes where it is right");
+                     "Directory of a smaller draft model with the same tokenizer, for speculative decoding; sampled "
+                     "tokens do not change");
   command.add_option("--max-context", options->max_context,
                      "Longest sequence in tokens (default: the model's, at most 4096)");
   command
       .add_option("--special-tokens-in-content", options->special_in_content,
-                  "What the text of a special token within a message is: text, or that token")
+                  "How the text of a special token within a message is encoded: as text, or as that token")
       ->check(CLI::IsMember({"text", "tokens"}));
   command.add_option("--threads", options->threads, "Threads of all workers together")->check(CLI::Range(1, 1024));
   std::string about = "Keys of a line:\n";

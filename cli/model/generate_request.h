@@ -33,7 +33,7 @@ std::span<const GenerateKey> generate_keys();
 Result<GenerateRequest> read_generate_request(const Json& line, const model::ModelConfig& config,
                                               const serve::TextSide& side, serve::Constraints& constraints);
 
-// What the assistant said in `text`, without its end token: {"role", "content", ..} in OpenAI's chat format, cut before
+// The assistant's message in `text`, without its end token: {"role", "content", ..} in OpenAI's chat format, cut before
 // the first stop text. Malformed calls stand in "tool_call_errors".
 Json message_of(const GenerateRequest& request, const std::string& text);
 

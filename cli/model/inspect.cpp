@@ -120,12 +120,13 @@ Action add_inspect(CLI::App& command) {
                   "step of a run: RUN@12, RUN@last, RUN@best")
       ->required();
   command
-      .add_option("--context", options->settings.context, "Tokens a sequence, for the memory (default: the model's)")
+      .add_option("--context", options->settings.context,
+                  "Tokens per sequence for the memory estimate (default: the model's)")
       ->check(CLI::Range(1, 1 << 24));
-  command.add_option("--sequences", options->settings.sequences, "At once, for the memory")
+  command.add_option("--sequences", options->settings.sequences, "Concurrent sequences for the memory estimate")
       ->check(CLI::Range(1, 1 << 20));
   command.add_flag("--numbers", options->settings.numbers,
-                   "Read all numbers, and name the tensors with some that are NaN or infinite");
+                   "Read all numbers, and name tensors that contain NaN or infinity");
   command.add_flag("--json", options->json, "Print what was found as JSON");
   command.footer("Example:\n  tandem inspect models/SmolLM2-135M-Instruct --context 1024");
   return [options] { return run_inspect(*options); };

@@ -1,4 +1,4 @@
-// What a model directory, an adapter or a file of weights is, and all that stands in the way of using it.
+// Inspects a model directory, an adapter or a file of weights, and finds everything that prevents its use.
 #pragma once
 
 #include "base/file.h"
@@ -8,7 +8,7 @@ namespace tandem::cli {
 
 struct InspectionSettings {
   fs::path path;
-  // Of the memory that serving takes: tokens of a sequence (0: as many as the model has), and how many at once.
+  // For the memory estimate of serving: tokens of a sequence (0: the model's limit), and concurrent sequences.
   int context = 0, sequences = 32;
   bool numbers = false;  // read all numbers, and name the tensors with some that are NaN or infinite
 };

@@ -9,16 +9,14 @@ namespace tandem::cli {
 void add_model_options(CLI::App& command, ModelOptions& options) {
   command.add_option("--model", options.model, "Model directory (Hugging Face layout)")->required();
   command.add_option("--adapter", options.adapter, "Directory of a LoRA adapter in PEFT's format, merged in memory");
-  command.add_flag("--live", options.live, "Leave the weights as they are and compute the adapter's products beside")
+  command.add_flag("--live", options.live, "Do not merge the adapter: compute its products separately")
       ->needs("--adapter");
   add_number_format_options(command, options.format);
   add_device_option(command, options.device);
 }
 
 void add_device_option(CLI::App& command, std::string& device) {
-  command
-      .add_option("--device", device,
-                  "What computes: auto, cpu, cpu:avx2 and the like, cuda:0, cuda:0:tensor, emulated:0")
+  command.add_option("--device", device, "Device: auto, cpu, cpu:avx2 and the like, cuda:0, cuda:0:tensor, emulated:0")
       ->capture_default_str();
 }
 

@@ -93,7 +93,7 @@ Action add_episodes(CLI::App& command) {
   const auto options = std::make_shared<EpisodesOptions>();
   command.add_option("RUN", options->run, "The run directory; the run may still be on")->required();
   command.add_flag("--tokens", options->tokens,
-                   "With the tokens of each, which were sampled, their logprobs and versions");
+                   "Include the tokens of each, whether they were sampled, their logprobs and versions");
   command.add_option("--export", options->format,
                      "Write messages in place of that: openai (chat messages with tool calls) or atif");
   auto* successful = command.add_flag("--successful", options->successful, "Only episodes with a reward of 1");
@@ -101,11 +101,11 @@ Action add_episodes(CLI::App& command) {
       ->excludes(successful);
   command.add_option("--steps", options->steps, "Only episodes that were trained in these steps: 4-9, 4-, -9 or 4");
   command.add_option("--versions", options->versions,
-                     "Only episodes that were begun by these versions of the weights; 0 is the model before training");
+                     "Only episodes that began with these versions of the weights; 0 is the model before training");
   command.add_option("--split", options->choice.split, "Only training tasks, or only held-out ones")
       ->check(CLI::IsMember({"train", "heldout"}));
   command.add_flag("--best-of-group", options->choice.best_of_group,
-                   "Of the others that are wanted only the one with the highest reward in each group");
+                   "Of the selected episodes only the one with the highest reward in each group");
   command.footer(
       "--export tells an episode exactly or not at all: an episode whose tokens are not what its messages give is "
       "left\n"

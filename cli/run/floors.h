@@ -1,4 +1,4 @@
-// The scripted floors of a run, played on this machine beside it.
+// Measures the scripted baselines of a run on this machine.
 #pragma once
 
 #include <atomic>

@@ -78,7 +78,7 @@ Result<int> run_host_command(HostOptions options) {
     if (!has_key) TRY(wire::Secret::read(options.key));  // a new key would be no run's
     desk = TRY(desk_of(options.join));
     const auto reached = TRY(hosts::reach(TRY(wire::Address::parse(desk)), 5));
-    if (options.listen.empty()) options.listen = fmt::format("tcp://{}:*", reached.own_ip);
+    if (options.listen.empty()) options.listen = wire::Address::of_any_port(reached.own_ip).text();
   }
   if (options.listen.empty()) return fail(Status::invalid("where is it to listen? --listen says it, or --join"));
   if (auto address = wire::Address::parse_to_listen(options.listen); !address || address->host().empty()) {
@@ -124,21 +124,21 @@ Result<int> run_host_command(HostOptions options) {
 
 Action add_host(CLI::App& command) {
   auto options = std::make_shared<HostOptions>();
-  command.add_option("--listen", options->listen, "Where runs find it: tcp://ADDRESS:PORT (port * picks one)");
+  command.add_option("--listen", options->listen, "Address for runs: tcp://ADDRESS:PORT (port * picks one)");
   command.add_option("--join", options->join,
                      "Offer it to a run that is on: its directory, or the address that the run has printed");
   command.add_option("--key", options->key, "File with the key that runs must have too; made where there is none");
   command.add_flag("--once", options->once, "End when the first run is over; for jobs of schedulers");
   command.add_option("--make-key", options->make_key, "Only make a key, in a new file of this name");
-  command.add_option("--cores", options->cores, "Cores that runs are told of; 0: all")->check(CLI::Range(0, 4096));
+  command.add_option("--cores", options->cores, "Cores that runs may use; 0: all")->check(CLI::Range(0, 4096));
   command.add_option("--memory-gb", options->memory_gb, "GiB that runs may use; 0: what is available now")
       ->check(CLI::Range(0.0, 1e6));
   command.add_option("--store", options->store,
                      "Folder for files of runs (default: $XDG_CACHE_HOME/tandem/host, else ~/.cache/tandem/host)");
-  command.add_option("--store-gb", options->store_gb, "GiB of files that are kept for later runs, at most")
+  command.add_option("--store-gb", options->store_gb, "Most GiB of files that are kept for later runs")
       ->check(CLI::Range(0.001, 1e6))
       ->capture_default_str();
-  command.add_option("--drain-seconds", options->drain_seconds, "After the first interrupt, for roles to end")
+  command.add_option("--drain-seconds", options->drain_seconds, "Seconds for roles to end after the first interrupt")
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
   command.footer(

@@ -1,7 +1,7 @@
 // `tandem hosts`: the machines that are lent to a run.
 #include <fmt/format.h>
 
-#include "base/json.h"
+#include "base/json_file.h"
 #include "base/json_line.h"
 #include "base/text.h"
 #include "cli/command.h"
@@ -9,6 +9,7 @@
 #include "dashboard/run_files.h"
 #include "hosts/desk.h"
 #include "run/resume.h"
+#include "wire/address.h"
 
 namespace tandem::cli {
 
@@ -24,7 +25,7 @@ constexpr double kAnswerSeconds = 10;
 
 Result<Json> status_of(const fs::path& run_dir) {
   TRY(dashboard::check_run_directory(run_dir.string()));
-  const Json status = TRY(parse_json(TRY(read_file(run_dir / "status.json", 1 << 20))));
+  const Json status = TRY(read_json_file(run_dir / "status.json", dashboard::kStatusFormat, 1 << 20));
   if (!status.contains("hosts")) {
     return fail(Status::unavailable(fmt::format("{} has no hosts", run_dir.string()))
                     .hint("run.hosts names the machines of a run"));
@@ -64,7 +65,7 @@ Result<int> run_hosts(const HostsOptions& options) {
 }  // namespace
 
 Result<std::string> desk_of(const std::string& run) {
-  if (run.starts_with("tcp://")) return run;
+  if (wire::Address::is_network(run)) return run;
   const Json status = TRY(status_of(run));
   const auto desk = status.value("hosts_join_at", "");
   const auto state = status.value("state", "");

@@ -188,7 +188,7 @@ Action add_role(CLI::App& command) {
   command.add_option("--run-dir", options->run_dir, "The run it belongs to")->check(CLI::ExistingDirectory);
   command.add_option("--rank", options->rank, "Number among the processes of this role")
       ->check(CLI::Range(0, wire::kMaxRank));
-  command.add_option("--epoch", options->epoch, "Which start of it this is, as counted; 0: the next");
+  command.add_option("--epoch", options->epoch, "Number of this start of the role; 0: the next");
   constexpr const char* kHost = "A host of environments";
   EnvHostSettings& host = options->host;
   command.add_option("--listen", host.address, "Serve environments to every run: tcp://HOST:PORT (* picks a port)")
@@ -202,19 +202,19 @@ Action add_role(CLI::App& command) {
       ->check(CLI::Range(1, 100'000))
       ->capture_default_str()
       ->group(kHost);
-  command.add_option("--episodes-of-a-run", host.most_episodes_of_a_run, "Of one run at once; 0: as many as there are")
+  command.add_option("--episodes-of-a-run", host.most_episodes_of_a_run, "Episodes of one run at once; 0: no limit")
       ->check(CLI::Range(0, 100'000))
       ->capture_default_str()
       ->group(kHost);
-  command.add_option("--warm", host.warm, "Sandboxes that are kept ready at least")
+  command.add_option("--warm", host.warm, "Least number of warm sandboxes")
       ->check(CLI::Range(0, 1000))
       ->capture_default_str()
       ->group(kHost);
-  command.add_option("--most-warm", host.most_warm, "And at most")
+  command.add_option("--most-warm", host.most_warm, "Largest number of warm sandboxes")
       ->check(CLI::Range(0, 1000))
       ->capture_default_str()
       ->group(kHost);
-  command.add_option("--read-cache-mb", host.read_cache_mb, "Memory for outcomes of calls that read what is known")
+  command.add_option("--read-cache-mb", host.read_cache_mb, "Memory of the cache for outcomes of read-only calls")
       ->check(CLI::Range(0, 65536))
       ->capture_default_str()
       ->group(kHost);
@@ -224,7 +224,7 @@ Action add_role(CLI::App& command) {
       ->check(CLI::Range(0, 1'000'000))
       ->capture_default_str()
       ->group(kHost);
-  command.add_option("--drain-seconds", host.drain_seconds, "After the first interrupt, for episodes to end")
+  command.add_option("--drain-seconds", host.drain_seconds, "Seconds for episodes to end after the first interrupt")
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str()
       ->group(kHost);

@@ -5,6 +5,7 @@
 #include <optional>
 #include <thread>
 
+#include "base/json_file.h"
 #include "base/json_line.h"
 #include "base/text.h"
 #include "cli/command.h"
@@ -70,7 +71,7 @@ void record_failure(const RunOptions& options, const Status& failure) {
   const SystemClock clock;
   const Json record = {
       {"reason", failure.to_string()}, {"time", clock.unix_seconds()}, {"exit", exit_code_of(failure)}};
-  (void)write_file(run_dir / "failure.json", record.dump(2) + "\n");
+  (void)write_file(run_dir / "failure.json", with_format(record, dashboard::kFailureFormat).dump(2) + "\n");
 }
 
 constexpr Duration kStandbyPatience = std::chrono::seconds(5);
@@ -180,7 +181,8 @@ class FloorsBeside {
           start.tasks ? envs::MakeTask([&](const envs::TaskSpec& spec) { return start.tasks->task(spec); })
                       : envs::make_task;
       const Json rates = play_floors(run::heldout_specs(start.config, start.tasks), make_task, **backend, cancelled_);
-      if (!cancelled_) (void)write_file(start.run_dir / "floors.json", rates.dump(2) + "\n");
+      if (!cancelled_)
+        (void)write_file(start.run_dir / "floors.json", with_format(rates, dashboard::kFloorsFormat).dump(2) + "\n");
     });
   }
   ~FloorsBeside() { end(); }
@@ -407,7 +409,7 @@ Action add_run(CLI::App& command) {
           "lost. In place of CONFIG")
       ->excludes(resume);
   command.add_flag("--accept-loss", options->accept_loss,
-                   "With --take-over: also where the run went on without the copy");
+                   "With --take-over: also where the run went on without copying");
   command.add_flag("--dry-run", options->dry_run,
                    "Say what would be done, with memory and batch arithmetic, and do nothing");
   command.add_flag("--json", options->json, "Print results as JSON");

@@ -7,7 +7,8 @@
 
 namespace tandem::cli {
 
-// Of `run`: a run directory, or the address itself. kUnavailable where the run has no hosts or is not on.
+// The address of the desk of `run`: a run directory, or the address itself. kUnavailable where the run has no hosts or
+// is not on.
 Result<std::string> desk_of(const std::string& run);
 
 }  // namespace tandem::cli

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "base/json_file.h"
 #include "cli/command.h"
 #include "cli/run/run_view.h"
 #include "dashboard/report.h"
@@ -14,11 +15,19 @@
 #include "envs/episodes/profile.h"
 
 namespace tandem::cli {
+namespace {
+
+Status write_failure(const fs::path& run_dir, const std::string& reason, const Json& status, const Clock& clock) {
+  const Json failure = {{"reason", reason}, {"time", clock.unix_seconds()}, {"status", status}};
+  return write_file(run_dir / "failure.json", with_format(failure, dashboard::kFailureFormat).dump(2) + "\n");
+}
+
+}  // namespace
 
 Result<Json> conclude(const fs::path& run_dir, const run::RunConfig& config, Tensorboard& tensorboard) {
   const auto run = TRY(dashboard::read_run(run_dir, TRY(run::plan_of(config, run_dir))));
   const Json summary = dashboard::summarise(run);
-  TRY(write_file(run_dir / "summary.json", summary.dump(2) + "\n"));
+  TRY(write_file(run_dir / "summary.json", with_format(summary, dashboard::kSummaryFormat).dump(2) + "\n"));
   TRY(dashboard::write_report(run));
   tensorboard.finish(run.steps);
   if (fs::exists(run_dir / "export"))
@@ -50,13 +59,9 @@ Result<int> record_end(const EndedRun& ended, const Clock& clock, const std::fun
                        {"restarts", supervisor.restarts()},
                        {"attempt", attempt},
                        {"last_report", supervisor.report()}};
-  TRY(write_file(run_dir / "supervisor.json", record.dump(2) + "\n"));
+  TRY(write_file(run_dir / "supervisor.json", with_format(record, dashboard::kSupervisorFormat).dump(2) + "\n"));
   if (end == run::Supervisor::End::kFailed) {
-    TRY(write_file(
-        run_dir / "failure.json",
-        Json{{"reason", supervisor.failure()}, {"time", clock.unix_seconds()}, {"status", supervisor.status()}}.dump(
-            2) +
-            "\n"));
+    TRY(write_failure(run_dir, supervisor.failure(), supervisor.status(), clock));
     failure_recorded = true;
     (void)conclude(run_dir, config, tensorboard);  // as far as what failed allows
     const auto failure = Status::internal(supervisor.failure()).at(run_dir.string());
@@ -69,10 +74,7 @@ Result<int> record_end(const EndedRun& ended, const Clock& clock, const std::fun
   if (is_cut_short) lacks.push_back(disk.why().to_string());
   for (const std::string& lack : lacks) fmt::print(stderr, "tandem run: {}\n", lack);
   if (!lacks.empty()) {
-    const Json failure = {{"reason", fmt::format("{}", fmt::join(lacks, "; "))},
-                          {"time", clock.unix_seconds()},
-                          {"status", supervisor.status()}};
-    TRY(write_file(run_dir / "failure.json", failure.dump(2) + "\n"));
+    TRY(write_failure(run_dir, fmt::format("{}", fmt::join(lacks, "; ")), supervisor.status(), clock));
     failure_recorded = true;
   }
   if (!note.empty()) fmt::print(stderr, "warning: {}\n", note);

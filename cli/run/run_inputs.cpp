@@ -4,6 +4,7 @@
 
 #include <thread>
 
+#include "base/json_file.h"
 #include "base/text.h"
 #include "run/checks.h"
 #include "run/run_step.h"
@@ -36,8 +37,9 @@ Status provide_model(const run::RunConfig& config, const fs::path& run_dir) {
   if (const auto step = TRY(run::run_step_named(config.model.path))) {
     fmt::print(stderr, "model: step {} of {}\n", step->step, step->run.string());
     TRY(run::write_model(*step, model));
+    constexpr int kOriginFormat = 1;
     const Json origin = {{"run", fs::absolute(step->run).lexically_normal().string()}, {"step", step->step}};
-    return write_file(run_dir / "origin.json", origin.dump(2) + "\n");
+    return write_file(run_dir / "origin.json", with_format(origin, kOriginFormat).dump(2) + "\n");
   }
   std::error_code error;
   fs::create_directory_symlink(fs::absolute(config.model.path), model, error);

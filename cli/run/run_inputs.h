@@ -1,4 +1,4 @@
-// What a run directory gets before its roles start: the model, a teacher, the harness profile.
+// Prepares a run directory before its roles start: model, teacher, harness profile.
 #pragma once
 
 #include "base/file.h"
@@ -11,7 +11,7 @@ namespace tandem::cli {
 // Whether the adapter that the config says fits the model that is made on the spot.
 Status check_tiny_adapter(const run::RunConfig& config);
 
-// Of a model that is made on the spot. kInvalid for a tiny model that there is not.
+// Settings of the tiny model that a start creates. kInvalid for an unknown tiny model.
 Result<trainer::TinyModelSettings> tiny_settings(const run::RunConfig& config);
 
 // RUN/model: a link to the directory, or the model itself where it is the tiny one or a step of another run.

@@ -88,6 +88,7 @@ Status find_run(const RunOptions& options, RunStart& start) {
   if (!start.has_new_name && fs::exists(run_dir)) {
     start.claim = TRY(run::claim_run_dir(run_dir));
     TRY(run::check_run_files(run_dir));
+    TRY(run::check_formats(run_dir));
     TRY(hosts::check_is_no_copy(run_dir));
   }
   start.exists = !start.has_new_name && fs::exists(run_dir / "config.resolved.json");

@@ -1,5 +1,5 @@
-// What a start of `tandem run` is to do: which run it is, under which config, and whether it can be done here. Nothing
-// is written until all of it is known.
+// Plans a start of `tandem run`: which run, with which config, and whether this machine can do it. Nothing is written
+// until all of it is known.
 //
 // Thread safety: none needed.
 #pragma once
@@ -70,7 +70,7 @@ Result<bool> is_done(RunStart& start);
 // Checks what the config names: models, tasks, losses, devices, keys. Warns of too little memory. kInvalid, kUnfit.
 Status check_start(RunStart& start);
 
-// What a run directory will grow by with the model in the folder `model`.
+// Expected growth of a run directory with the model in the folder `model`.
 Result<run::DiskGrowth> growth_of(const run::RunConfig& config, const fs::path& model);
 
 }  // namespace tandem::cli

@@ -103,7 +103,7 @@ void print_result(const fs::path& run_dir, const Json& summary, int steps) {
                interval(heldout["before"]), interval(heldout["after"]), interval(heldout["greedy"]["before"]),
                interval(heldout["greedy"]["after"]));
     for (const auto& [name, rate] : heldout["floors"].items())
-      fmt::print("  floor {:<14} {:.1f} %\n", name, 100 * rate.get<double>());
+      fmt::print("  baseline {:<12} {:.1f} %\n", name, 100 * rate.get<double>());
   }
   const Json& books = summary["episodes"];
   uint64_t dropped = 0;

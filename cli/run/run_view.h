@@ -1,4 +1,4 @@
-// What `tandem run` shows: what would be done, what is going on, what came out; and TensorBoard's file.
+// Output of `tandem run`: plan, progress, result; and TensorBoard's file.
 //
 // Thread safety: none.
 #pragma once
@@ -19,10 +19,10 @@ namespace tandem::cli {
 void print_plan(const run::RunConfig& config, const run::Topology& topology, const Schema& schema, const Json& memory,
                 const std::string& tasks);
 
-// What came out, on one screen. `steps` are those of the plan.
+// The result on one screen. `steps` are those of the plan.
 void print_result(const fs::path& run_dir, const Json& summary, int steps);
 
-// What is going on, on a terminal as a few lines drawn over and over, elsewhere a line now and then.
+// Progress: on a terminal a few lines that are redrawn, elsewhere a line now and then.
 class Screen {
  public:
   Screen(const fs::path& run_dir, const Clock& clock);

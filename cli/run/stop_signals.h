@@ -1,4 +1,4 @@
-// What signals ask of `tandem run`.
+// Signals that stop `tandem run`.
 //
 // SIGTERM and SIGUSR1 come from schedulers: they ask for a checkpoint and a clean end, however often they come. SIGINT
 // comes from a person: the first asks for the same, one while the run is stopping ends everything at once.

@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "base/clock.h"
+#include "base/json_file.h"
 #include "base/json_line.h"
 #include "cli/command.h"
 #include "dashboard/report.h"
@@ -40,7 +41,7 @@ class LivePage {
       const auto run = TRY(dashboard::read_run(run_dir_, plan_));
       const bool on = dashboard::is_on(run_dir_, run.status);
       html_ = dashboard::render_report(run, on ? dashboard::PageUpdates::kWhileServed : dashboard::PageUpdates::kNever);
-      summary_ = dump_json_line(dashboard::summarise(run)) + "\n";
+      summary_ = dump_json_line(with_format(dashboard::summarise(run), dashboard::kSummaryFormat)) + "\n";
       rendered_ = clock_.now();
     }
     if (path == "/") return dashboard::ServedPage{"text/html; charset=utf-8", html_};

@@ -93,11 +93,11 @@ Action add_runs(CLI::App& command) {
   auto* prune = command.add_subcommand("prune", "Remove what is not needed any more: checkpoints, trajectories, runs");
   prune->add_option("DIR", pruning->folder, "Folder that runs lie in, or below; or a run")->required();
   prune->add_option("--keep", pruning->keep,
-                    "What stays: checkpoints=N (the newest of each run), trajectories=AGE and logs=AGE (of runs that "
+                    "What to keep: checkpoints=N (the newest of each run), trajectories=AGE and logs=AGE (of runs that "
                     "are done: where they ended less long ago), runs=N (the newest are left alone altogether)");
-  prune->add_option("--drop", pruning->drop, "Runs that go whole: failed, killed, interrupted, empty");
+  prune->add_option("--drop", pruning->drop, "Whole runs to remove: failed, killed, interrupted, empty");
   prune->add_option("--older-than", pruning->older_than, "AGE; with --drop: where their last sign is that long ago");
-  prune->add_flag("--dry-run", pruning->dry_run, "Show what would go, and how many bytes; remove nothing");
+  prune->add_flag("--dry-run", pruning->dry_run, "Show what would be removed, and how many bytes; remove nothing");
   prune->add_flag("--json", *json, "Print a JSON object for each thing that goes");
   prune->footer(
       "AGE is 90s, 15m, 12h, 7d or 2w. What neither --keep nor --drop names stays. Always left alone: runs that are "

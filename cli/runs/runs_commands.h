@@ -1,4 +1,4 @@
-// What `tandem runs` does, one function a subcommand; each returns the exit code.
+// Subcommands of `tandem runs`, one function each; they return the exit code.
 #pragma once
 
 #include <string>

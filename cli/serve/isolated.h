@@ -1,4 +1,4 @@
-// What `tandem serve --isolate` is made of: a process for each model (model_processes.h), from one config.
+// `tandem serve --isolate`: one process for each model (model_processes.h), from one config.
 //
 // Pure but for names of folders; any thread.
 #pragma once

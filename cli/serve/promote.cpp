@@ -308,16 +308,16 @@ Action add_promote(CLI::App& command) {
       ->capture_default_str();
   command
       .add_option("--shadow", o->shadow,
-                  "First copies of the requests of this percent of the sessions, whose answers go nowhere")
+                  "First mirror requests of this percent of the sessions; their answers are discarded")
       ->check(CLI::Range(0.0, 100.0))
       ->capture_default_str();
-  command.add_option("--answers", o->terms.answers, "Answers of the candidate at each share, at least")
+  command.add_option("--answers", o->terms.answers, "Least answers of the candidate at each share")
       ->check(CLI::Range(1, 10'000'000))
       ->capture_default_str();
-  command.add_option("--seconds", o->terms.seconds, "Seconds at each share, at least")
+  command.add_option("--seconds", o->terms.seconds, "Least seconds at each share")
       ->check(CLI::Range(0, 1'000'000))
       ->capture_default_str();
-  command.add_option("--limit", o->terms.limit_seconds, "Seconds for the answers of a share, at most")
+  command.add_option("--limit", o->terms.limit_seconds, "Most seconds for the answers of a share")
       ->check(CLI::Range(1, 10'000'000))
       ->capture_default_str();
   command.add_option("--max-error-points", o->terms.max_error_points, "More errors in a hundred answers, at most")
@@ -331,7 +331,7 @@ Action add_promote(CLI::App& command) {
                   "Fewer accepted answers in a hundred that were judged (POST /feedback), at most")
       ->check(CLI::Range(0.0, 100.0))
       ->capture_default_str();
-  command.add_option("--confidence", o->terms.confidence, "At which it is sent back, over the whole trial")
+  command.add_option("--confidence", o->terms.confidence, "Confidence level for a rejection, over the whole trial")
       ->check(CLI::Range(0.5, 0.9999))
       ->capture_default_str();
   command.add_flag("--json", o->json, "Print the verdict as a JSON object");

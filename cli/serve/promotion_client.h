@@ -12,7 +12,7 @@
 
 namespace tandem::cli {
 
-// What GET /promotion says of a model.
+// The answer of GET /promotion for a model.
 struct PromotionState {
   std::string server;                            // another one after it was started again
   std::string model;                             // its first name

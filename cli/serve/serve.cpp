@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <thread>
@@ -90,6 +91,25 @@ Status add_draft_models(const ServeConfig& config, std::vector<serve::LaneSettin
   return {};
 }
 
+// CLASS=SECONDS each.
+Result<std::array<Duration, serve::kPriorities.size()>> longest_waits(const ServeConfig& config) {
+  std::array<Duration, serve::kPriorities.size()> waits = {};
+  for (const std::string& given : config.longest_wait) {
+    const size_t equals = given.find('=');
+    const auto priority = serve::priority_of(std::string_view(given).substr(0, equals));
+    double seconds = -1;
+    const char* const begin = given.c_str() + std::min(equals, given.size() - 1) + 1;
+    const auto [end, error] = std::from_chars(begin, given.c_str() + given.size(), seconds);
+    if (!priority || error != std::errc() || *end != 0 || !(seconds >= 0 && seconds <= 86400)) {
+      return fail(Status::invalid(fmt::format("\"{}\" is not a class and seconds up to 86400", given))
+                      .at("serve.longest_wait")
+                      .hint(fmt::format("write CLASS=SECONDS; classes are {}", fmt::join(serve::kPriorities, ", "))));
+    }
+    waits[static_cast<size_t>(*priority)] = from_seconds(seconds);
+  }
+  return waits;
+}
+
 // "NAME=DIR", or a directory, which is called as its last part. Names of one directory share an engine.
 Result<std::vector<serve::LaneSettings>> models_of(const ServeConfig& config, const NumberFormatOptions& format) {
   const model::Place place = TRY(place_of(config.device, config.threads));
@@ -128,6 +148,7 @@ Result<std::vector<serve::LaneSettings>> models_of(const ServeConfig& config, co
                       .slots = config.slots,
                       .max_tokens = config.max_tokens,
                       .queue = config.queue,
+                      .longest_wait = TRY(longest_waits(config)),
                       .speculation = TRY(rollout::speculation_named(config.speculation)),
                       .salt_by_key = config.salt_by_key,
                       .routes = config.routes,
@@ -354,15 +375,12 @@ Action add_serve(CLI::App& command) {
       ->check(CLI::Range(2, 1 << 24));
   command.add_option("--embedding-model", options->embedding_model,
                      "Directory of a sentence encoder for /v1/embeddings");
-  command.add_option(
-      "--device", options->device,
-      "What computes: auto, cpu, cpu:avx2 and the like, cuda:0, cuda:0:tensor, emulated:0 (default: cpu)");
-  command.add_option(
-      "--draft-model", options->draft_models,
-      "Smaller model that guesses what comes next, as DIR for the first model, or NAME=DIR; it changes no "
-      "token");
-  command.add_option("--speculation", options->speculation,
-                     "How tokens are guessed, so that one pass can give several: off, ngram (default: ngram)");
+  command.add_option("--device", options->device,
+                     "Device: auto, cpu, cpu:avx2 and the like, cuda:0, cuda:0:tensor, emulated:0 (default: cpu)");
+  command.add_option("--draft-model", options->draft_models,
+                     "Smaller draft model for speculative decoding, as DIR for the first model, or NAME=DIR; sampled "
+                     "tokens do not change");
+  command.add_option("--speculation", options->speculation, "Speculative decoding: off, ngram (default: ngram)");
   command.add_flag("--routes", options->routes,
                    "Record which experts tokens go to, of a mixture of experts, for requests that ask for them");
   command.add_option("--threads", options->threads, "Threads that compute, of each model (default: all cores)")

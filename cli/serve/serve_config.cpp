@@ -64,8 +64,13 @@ Schema ServeConfig::schema() {
       .add("serve.slots", slots, "Answers of a model that are sampled at once", 1, 4096)
       .add("serve.max_tokens", max_tokens, "Most tokens of prompt and answer together; 0: the model's, at most 8192", 0,
            1 << 24)
-      .add("serve.queue", queue, "Answers of a model that wait for a slot, at most; more are told to come again", 1,
-           1000000)
+      .add("serve.queue", queue,
+           "Answers of a model that wait for a slot, at most, of a class and of those above it; more are told to come "
+           "again",
+           1, 1000000)
+      .add("serve.longest_wait", longest_wait,
+           "Seconds that answers of a class may wait for a slot, each as CLASS=SECONDS; what would wait for longer is "
+           "told at once to come again. 0, and classes that are not named: any")
       .add("serve.connections", connections, "Connections that are open at once; more wait", 1, 1000000)
       .add("serve.device", device, "What computes: auto, cpu, cpu:avx2 and the like, cuda:0, cuda:0:tensor, emulated:0")
       .add("serve.speculation", speculation,

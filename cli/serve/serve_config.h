@@ -1,4 +1,4 @@
-// What `tandem serve` is told by a config, under "serve" (docs/serving.md).
+// The config of `tandem serve`, under "serve" (docs/serving.md).
 //
 // Values: copy. A Schema binds the members of one object, which outlives it.
 #pragma once
@@ -26,6 +26,7 @@ struct ServeConfig {
   int stored_responses_mb = 64;
   std::string host = "127.0.0.1", api_key_file, admin_key_file, embedding_model, device = "cpu", speculation = "ngram";
   int port = 8000, slots = 16, max_tokens = 0, queue = 1024, connections = 8192;
+  std::vector<std::string> longest_wait = {"autocomplete=5"};
   int threads = static_cast<int>(std::thread::hardware_concurrency());
   double drain_seconds = 30;
   // A process for each model.

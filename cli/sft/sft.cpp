@@ -1,4 +1,5 @@
-// `tandem sft`: supervised training, on transcripts or on demonstrations of the workspace family.
+// `tandem sft`: supervised training, on transcripts or on demonstrations of the workspace family, and on pairs of
+// answers of which one is preferred.
 #include <fmt/format.h>
 
 #include "cli/command.h"
@@ -76,7 +77,7 @@ Result<int> run(SftOptions options) {
   if (config.on_transcripts()) return train_on_transcripts(options, config, schema);
   if (options.dry_run || options.show > 0) {
     return fail(Status::invalid("--dry-run and --show are of training on transcripts")
-                    .hint("name files in data.train, such as data.train=[chats.jsonl]"));
+                    .hint("name files in data.train, such as data.train=[chats.jsonl], or in data.preferences"));
   }
   return warm_start(options, config, schema);
 }
@@ -97,6 +98,7 @@ Action add_sft(CLI::App& command) {
       "Examples:\n"
       "  tandem sft configs/sft.yaml data.train=[chats.jsonl] out=models/mine --show 1\n"
       "  tandem sft configs/sft.yaml data.train=[chats.jsonl] data.validation_share=0.05 out=models/mine\n"
+      "  tandem sft configs/preferences.yaml data.preferences=[pairs.jsonl] model=models/mine out=models/preferred\n"
       "  tandem sft configs/warm_start.yaml out=models/my-start stages.first.steps=40\n"
       "  tandem sft configs/warm_start.yaml out=models/my-start stages.first.steps=40 --resume");
   return [options] { return run(*options); };

@@ -19,7 +19,8 @@ namespace {
 
 constexpr std::array<std::string_view, 6> kWarmStartKeys = {"transcripts_per_step", "max_tokens", "warmup_steps",
                                                             "checkpoint_seconds",   "kinds",      "stages."};
-constexpr std::array<std::string_view, 4> kTranscriptKeys = {"data.", "trainer.", "lora.", "validation."};
+constexpr std::array<std::string_view, 5> kTranscriptKeys = {"data.", "trainer.", "lora.", "validation.",
+                                                             "preference."};
 
 bool is_of(std::string_view path, std::span<const std::string_view> keys) {
   return std::any_of(keys.begin(), keys.end(),
@@ -35,15 +36,19 @@ Schema schema_of(SftConfig& c) {
   s.add("model", c.model, "Model directory to start from, or a step of a run: RUN@12, RUN@last, RUN@best");
   s.add("out", c.out, "Model directory to write");
   s.add("seed", c.seed, "Of the order of transcripts, or of the demonstrations");
-  s.add("device", c.device, "What computes: auto, cpu, cpu:avx2 and the like, cuda:0, cuda:0:tensor, emulated:0");
+  s.add("device", c.device, "Device: auto, cpu, cpu:avx2 and the like, cuda:0, cuda:0:tensor, emulated:0");
   s.add("threads", c.threads, "Threads to compute with; 0: all cores", 0, 1024);
   auto& d = c.data;
   s.add("data.train", d.train,
         "Files of transcripts (JSON Lines of messages, ATIF, episodes) and run directories; empty: a warm start on "
         "demonstrations");
+  s.add("data.preferences", d.preferences,
+        "Pairs of answers, in place of data.train: files (JSON Lines of prompt, chosen and rejected) and run "
+        "directories (the "
+        "best and the worst episode of a group)");
   s.add("data.validation", d.validation, "The same, to validate on");
   s.add("data.validation_share", d.validation_share,
-        "Of data.train, held out to validate on by the hash of the content", 0, 0.9);
+        "Of data.train or data.preferences, held out to validate on by the hash of the content", 0, 0.9);
   s.add("data.max_tokens", d.max_tokens, "Longer transcripts are left out; at most what the model takes", 2, 1 << 20);
   s.add("data.min_reward", d.min_reward, "Episodes of a run with less are left out", -1e9, 1e9);
   s.add("data.tool_calls", d.tool_calls,
@@ -59,6 +64,13 @@ Schema schema_of(SftConfig& c) {
   s.add("trainer.tokens_per_step", t.tokens_per_step,
         "A step takes transcripts of so many tokens together, one at least", 1, 1e9);
   trainer::add_optimizer_fields(s, t, t.warmup_share);
+  s.add("preference.loss", c.preference.loss, "Of pairs: sigmoid is DPO", {"sigmoid", "ipo", "hinge"});
+  s.add("preference.beta", c.preference.beta, "How strongly the model is held to where it started; smaller: less", 1e-6,
+        1e6);
+  s.add("preference.label_smoothing", c.preference.label_smoothing,
+        "Share of pairs taken to be the wrong way round, of sigmoid", 0, 0.499);
+  s.add("preference.sft", c.preference.sft, "Weight of the chosen answer's own negative log-likelihood, by token", 0,
+        1e6);
   add_lora_fields(s, c.lora);
   s.add("validation.every", c.validation.every, "Steps between validations; the last step is always validated", 1, 1e6);
   s.add("validation.patience", c.validation.patience,
@@ -85,10 +97,15 @@ Schema schema_of(SftConfig& c) {
 Status check(const SftConfig& c, const Schema& schema) {
   for (const Field& field : schema.fields()) {
     const std::string origin = schema.origin(field.path);
-    if (origin == "default" || field.path == "data.train") continue;
-    if (c.on_transcripts() && is_of(field.path, kWarmStartKeys)) {
+    if (origin == "default" || field.path == "data.train" || field.path == "data.preferences") continue;
+    if (c.on_transcripts() && !c.on_pairs() && field.path.starts_with("preference.")) {
       return Status::invalid(
-                 fmt::format("{}: {} is of the warm start, and data.train names transcripts", origin, field.path))
+                 fmt::format("{}: {} is of pairs of answers, and data.train names transcripts", origin, field.path))
+          .hint("name files of pairs in data.preferences, and none in data.train");
+    }
+    if (c.on_transcripts() && is_of(field.path, kWarmStartKeys)) {
+      return Status::invalid(fmt::format("{}: {} is of the warm start, and {} names files", origin, field.path,
+                                         c.on_pairs() ? "data.preferences" : "data.train"))
           .hint("the keys below data, trainer, lora and validation say how to train on transcripts");
     }
     if (!c.on_transcripts() && is_of(field.path, kTranscriptKeys)) {
@@ -98,6 +115,12 @@ Status check(const SftConfig& c, const Schema& schema) {
     }
   }
   TRY(optimizer_of(c, 1));
+  if (c.on_pairs() && !c.data.train.empty())
+    return Status::invalid("data.train and data.preferences both name files; one training has the one or the other")
+        .hint("train on transcripts first, then on pairs with model= what came of it");
+  if (c.preference.label_smoothing > 0 && c.preference.loss != "sigmoid")
+    return Status::invalid(
+        fmt::format("preference.label_smoothing is of the loss sigmoid, not of {}", c.preference.loss));
   if (!c.data.validation.empty() && c.data.validation_share > 0)
     return Status::invalid("data.validation names files: leave data.validation_share at 0");
   if (c.validation.patience > 0 && c.data.validation.empty() && c.data.validation_share == 0)
@@ -113,6 +136,13 @@ Result<trainer::OptimizerSettings> optimizer_of(const SftConfig& c, int64_t step
   const auto& t = c.trainer;
   const auto rising = static_cast<int>(std::lround(t.warmup_share * static_cast<double>(steps)));
   return trainer::optimizer_settings(t, {.steps = steps, .warmup_steps = rising}, c.lora, c.seed);
+}
+
+Result<trainer::PreferenceLoss> preference_of(const SftConfig& c) {
+  return trainer::PreferenceLoss{.kind = TRY(trainer::preference_kind(c.preference.loss)),
+                                 .beta = c.preference.beta,
+                                 .label_smoothing = c.preference.label_smoothing,
+                                 .sft = c.preference.sft};
 }
 
 Result<model::Place> place_of(const SftConfig& c) {

@@ -1,4 +1,5 @@
-// The config of `tandem sft`: training on transcripts where `data.train` names some, the warm start elsewhere.
+// The config of `tandem sft`: training on transcripts where `data.train` names some, on pairs of answers where
+// `data.preferences` does, the warm start elsewhere.
 #pragma once
 
 #include <string>
@@ -8,6 +9,7 @@
 #include "model/executor.h"
 #include "trainer/learn/low_rank.h"
 #include "trainer/learn/optimizer_fields.h"
+#include "trainer/learn/preference_loss.h"
 
 namespace tandem::cli {
 
@@ -23,7 +25,7 @@ struct SftConfig {
   std::string device = "cpu";
   int threads = 0;
   struct {
-    std::vector<std::string> train, validation;
+    std::vector<std::string> train, preferences, validation;
     double validation_share = 0;
     int max_tokens = 4096;
     double min_reward = 1;
@@ -46,6 +48,10 @@ struct SftConfig {
     int every = 50;
     int patience = 0;
   } validation;
+  struct {
+    std::string loss = "sigmoid";
+    double beta = 0.1, label_smoothing = 0, sft = 0;
+  } preference;
   trainer::LowRankSettings lora;
   // Of the warm start.
   int transcripts_per_step = 16;
@@ -57,7 +63,9 @@ struct SftConfig {
       .steps = 40, .learning_rate = 1e-4, .random_tool = 0.05, .corrupt_argument = 0.15, .dictated = 0.1};
   WarmStartStage second{.steps = 80, .learning_rate = 1.2e-4, .random_tool = 0.1};
 
-  bool on_transcripts() const { return !data.train.empty(); }
+  bool on_pairs() const { return !data.preferences.empty(); }
+  // Or on pairs of them: both have the same keys.
+  bool on_transcripts() const { return !data.train.empty() || on_pairs(); }
 };
 
 Schema schema_of(SftConfig& config);
@@ -65,8 +73,9 @@ Schema schema_of(SftConfig& config);
 // Keys of the one kind of training that were set for the other, and values that contradict each other.
 Status check(const SftConfig& config, const Schema& schema);
 
-// Of training on transcripts, of so many steps.
+// Optimizer settings for training on transcripts, with `steps` steps.
 Result<trainer::OptimizerSettings> optimizer_of(const SftConfig& config, int64_t steps);
+Result<trainer::PreferenceLoss> preference_of(const SftConfig& config);
 // Where it computes; logs what `auto` stands for.
 Result<model::Place> place_of(const SftConfig& config);
 

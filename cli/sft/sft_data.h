@@ -1,4 +1,4 @@
-// What `data` of the config of `tandem sft` names, as samples: files of transcripts, and run directories.
+// Reads samples from the sources in `data` of a `tandem sft` config: files of transcripts, and run directories.
 #pragma once
 
 #include "cli/sft/sft_config.h"

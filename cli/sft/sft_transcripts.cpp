@@ -16,25 +16,36 @@ namespace tandem::cli {
 
 namespace {
 
-Result<int> show_sample(const SftOptions& options, const trainer::ChatRenderer& renderer,
-                        const trainer::SampleSet& samples) {
-  if (options.show > static_cast<int>(samples.train.size())) {
-    return fail(Status::invalid(
-        fmt::format("--show {}: there are {} samples to train on", options.show, samples.train.size())));
-  }
-  const auto& [sample, place] = samples.train[static_cast<size_t>(options.show) - 1];
+// `answer`: which of a pair it is; empty: none.
+void show(const SftOptions& options, const trainer::ChatRenderer& renderer, const trainer::PlacedSample& placed,
+          const std::string& answer) {
+  const auto& [sample, place] = placed;
   const auto runs = renderer.runs_of(sample);
   if (options.json) {
     Json parts = Json::array();
     for (const auto& run : runs) parts.push_back({{"text", run.text}, {"trained", run.trained}});
-    fmt::print("{}\n", dump_json_line(
-                           Json{{"place", place}, {"ids", sample.tokens}, {"mask", sample.trained}, {"parts", parts}}));
-    return kDone;
+    Json line = {{"place", place}, {"ids", sample.tokens}, {"mask", sample.trained}, {"parts", parts}};
+    if (!answer.empty()) line["answer"] = answer;
+    fmt::print("{}\n", dump_json_line(line));
+    return;
   }
   const bool colour = ::isatty(STDOUT_FILENO) == 1;
-  fmt::print(stderr, "{}: {} tokens; what is learned from is {}\n", place, sample.tokens.size(),
-             colour ? "green" : "between ⟦ and ⟧");
+  fmt::print(stderr, "{}{}: {} tokens; what is learned from is {}\n", place, answer.empty() ? "" : ", " + answer,
+             sample.tokens.size(), colour ? "green" : "between ⟦ and ⟧");
   fmt::print("{}", marked_text(runs, colour));
+  std::fflush(stdout);
+}
+
+Result<int> show_sample(const SftOptions& options, const trainer::ChatRenderer& renderer,
+                        const trainer::SampleSet& samples) {
+  const size_t each = samples.pairs ? 2 : 1, count = samples.train.size() / each;
+  if (options.show > static_cast<int>(count)) {
+    return fail(Status::invalid(fmt::format("--show {}: there are {} {} to train on", options.show, count,
+                                            samples.pairs ? "pairs" : "samples")));
+  }
+  const size_t first = (static_cast<size_t>(options.show) - 1) * each;
+  for (size_t i = first; i < first + each; ++i)
+    show(options, renderer, samples.train[i], !samples.pairs ? "" : i == first ? "chosen" : "rejected");
   return kDone;
 }
 
@@ -51,7 +62,8 @@ Result<trainer::FineTuningSettings> settings_of(const SftConfig& config, const f
                                      .patience = config.validation.patience,
                                      .checkpoint_every = config.trainer.checkpoint_every,
                                      .seed = config.seed,
-                                     .place = place};
+                                     .place = place,
+                                     .preference = TRY(preference_of(config))};
 }
 
 Result<int> finish(const SftConfig& config, const fs::path& folder, const trainer::FineTuningResult& result,

@@ -40,19 +40,28 @@ std::string left_out(const trainer::SampleSet& samples) {
   return text;
 }
 
+// Of pairs: how many are the right way round, and by how much.
+std::string preferred(const Json& event) {
+  if (!event.contains("accuracy")) return {};
+  return fmt::format("  right {:.0f} %  margin {:.3f}", 100 * event.value("accuracy", 0.0), event.value("margin", 0.0));
+}
+
 }  // namespace
 
 std::string describe(const SftConfig& config, const trainer::SampleSet& samples, int64_t steps) {
   const Totals train = totals_of(samples.train), validation = totals_of(samples.validation);
-  std::string text = fmt::format("data        {} transcripts, {} tokens, {} of them learned from; the longest has {}\n",
-                                 samples.train.size(), train.tokens, train.trained, train.longest);
+  const size_t each = samples.pairs ? 2 : 1;
+  const char* const what = samples.pairs ? "pairs" : "transcripts";
+  std::string text = fmt::format("data        {} {}, {} tokens, {} of them learned from; the longest has {}\n",
+                                 samples.train.size() / each, what, train.tokens, train.trained, train.longest);
   if (const auto missing = left_out(samples); !missing.empty()) text += fmt::format("left out    {}\n", missing);
   for (const auto& mistake : samples.mistakes) text += fmt::format("skipped     {}\n", mistake);
   if (const auto more = samples.mistaken - static_cast<int64_t>(samples.mistakes.size()); more > 0)
     text += fmt::format("skipped     {} more\n", more);
   if (!samples.validation.empty()) {
-    text += fmt::format("validation  {} transcripts, {} tokens, {} of them counted; every {} steps\n",
-                        samples.validation.size(), validation.tokens, validation.trained, config.validation.every);
+    text += fmt::format("validation  {} {}, {} tokens, {} of them counted; every {} steps\n",
+                        samples.validation.size() / each, what, validation.tokens, validation.trained,
+                        config.validation.every);
   }
   if (samples.without_end > 0) {
     text += fmt::format(
@@ -64,6 +73,10 @@ std::string describe(const SftConfig& config, const trainer::SampleSet& samples,
                       config.trainer.tokens_per_step,
                       config.trainer.steps > 0 ? "" : fmt::format(" ({} epochs)", config.trainer.epochs),
                       config.trainer.learning_rate, config.trainer.schedule);
+  if (samples.pairs) {
+    text += fmt::format("preference  loss {}, beta {}, held to {}\n", config.preference.loss, config.preference.beta,
+                        config.model);
+  }
   return text;
 }
 
@@ -72,6 +85,7 @@ Json to_json(const trainer::SampleSet& samples, int64_t steps) {
   return {
       {"event", "begin"},
       {"steps", steps},
+      {"pairs", samples.pairs},
       {"train", {{"samples", samples.train.size()}, {"tokens", train.tokens}, {"trained_tokens", train.trained}}},
       {"validation",
        {{"samples", samples.validation.size()}, {"tokens", validation.tokens}, {"trained_tokens", validation.trained}}},
@@ -102,9 +116,11 @@ std::string line_of(const Json& event, double seconds) {
   const std::string kind = event.value("event", "");
   if (kind == "resumed")
     return fmt::format("going on after step {}, from {}", event.value("step", 0), event.value("from", ""));
+  if (kind == "reference")
+    return fmt::format("reference   {} of {} answers", event.value("samples", 0), event.value("of", 0));
   if (kind == "checkpoint") return fmt::format("saved {}", event.value("path", ""));
   if (kind == "validation") {
-    return fmt::format("validation  loss {:.4f}{}", event.value("loss", 0.0),
+    return fmt::format("validation  loss {:.4f}{}{}", event.value("loss", 0.0), preferred(event),
                        event.value("step", 0) == 0  ? " before training"
                        : event.value("best", false) ? "  the best so far"
                                                     : "");
@@ -118,9 +134,9 @@ std::string line_of(const Json& event, double seconds) {
   }
   const auto tokens = event.value("sample_tokens", int64_t{0});
   return fmt::format(
-      "step {:3}/{}  epoch {}  loss {:.4f}  grad {:.2f}  lr {:.2e}  {} tokens ({} learned from)  {:.0f} tok/s  {}",
+      "step {:3}/{}  epoch {}  loss {:.4f}{}  grad {:.2f}  lr {:.2e}  {} tokens ({} learned from)  {:.0f} tok/s  {}",
       event.value("step", 0), event.value("steps", 0), event.value("epoch", 0), event.value("loss", 0.0),
-      event.value("grad_norm", 0.0), event.value("learning_rate", 0.0), tokens,
+      preferred(event), event.value("grad_norm", 0.0), event.value("learning_rate", 0.0), tokens,
       event.value("trained_tokens", int64_t{0}), took > 0 ? static_cast<double>(tokens) / took : 0.0,
       format_seconds(seconds));
 }

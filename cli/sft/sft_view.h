@@ -9,7 +9,7 @@
 
 namespace tandem::cli {
 
-// What was read and what is planned; lines ended by '\n'.
+// Summary of the data and the plan; lines ended by '\n'.
 std::string describe(const SftConfig& config, const trainer::SampleSet& samples, int64_t steps);
 // The same for scripts, as an event.
 Json to_json(const trainer::SampleSet& samples, int64_t steps);

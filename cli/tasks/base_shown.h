@@ -1,4 +1,4 @@
-// What tasks begin on without a copy, as `tandem tasks` tells it.
+// Descriptions of task bases in `tandem tasks`.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace tandem::cli {
 
-// What a base is on this machine; nothing where it is not unpacked here yet.
+// Describes a base on this machine; empty where it is not unpacked here yet.
 std::optional<envs::BaseTree> unpacked(const envs::TaskBase& base);
 // {kind, source, commit, digest, files, bytes}; null where it has none. Files and bytes are null until it is unpacked
 // on this machine, which nothing here does.

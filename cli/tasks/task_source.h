@@ -19,10 +19,10 @@ Result<std::vector<envs::Task>> read_tasks(const std::string& path, int count, c
                                            envs::Recipes recipes = envs::Recipes::kFollowed,
                                            std::vector<envs::SkippedTask>* skipped = nullptr);
 
-// What a task is called in output.
+// The name of a task in output.
 std::string name_of(const envs::Task& task);
 
-// What decides about a task, in a few words: "2 commands, answer".
+// A short description of a task's checks: "2 commands, answer".
 std::string check_of(const envs::Task& task);
 
 }  // namespace tandem::cli

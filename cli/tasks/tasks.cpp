@@ -85,7 +85,7 @@ Action add_tasks(CLI::App& command) {
   const auto add = [&](const char* name, const char* summary) {
     auto* sub = command.add_subcommand(name, summary);
     sub->add_option("PATH", options->path, "The tasks")->required();
-    sub->add_option("--count", options->count, "Of each kind of the workspace family")
+    sub->add_option("--count", options->count, "Tasks of each kind of the workspace family")
         ->check(CLI::Range(1, 100000))
         ->capture_default_str();
     sub->add_option("--recipes", options->recipes,
@@ -114,7 +114,7 @@ Action add_tasks(CLI::App& command) {
       "  tandem tasks show --json examples/tasks/functions/reverse_words.yaml --model DIR | jq .prompt_ids");
   auto* validate = add("validate", "Prove that tasks can be trained on");
   validate->add_option("NAMES", options->names, "Tasks, or folders of them; all by default");
-  validate->add_option("--repeats", options->validate.repeats, "Of the solution, and of doing nothing")
+  validate->add_option("--repeats", options->validate.repeats, "Repeats of the solution, and of doing nothing")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   validate->add_option("--threads", options->validate.threads, "Tasks at once; 0: one for each core")

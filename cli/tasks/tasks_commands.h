@@ -1,4 +1,4 @@
-// What `tandem tasks` does, one function a subcommand; each returns the exit code.
+// Subcommands of `tandem tasks`, one function each; they return the exit code.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace tandem::cli {
 
-// Of snapshots with what is installed and set up: as env.beginnings_mb of a run.
+// Memory of prepared snapshots, as env.beginnings_mb of a run.
 inline constexpr uint64_t kPreparedBytes = uint64_t{256} << 20;
 
 struct ValidateOptions {

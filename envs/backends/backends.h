@@ -11,7 +11,7 @@
 
 namespace tandem::envs {
 
-// What env.sandbox of a run may be, and for commands without a configuration TANDEM__ENV__SANDBOX in the environment.
+// Values of env.sandbox of a run, and of TANDEM__ENV__SANDBOX in the environment for commands without a config.
 inline constexpr std::array kSandboxKinds = {"auto", "namespaces", "bubblewrap"};
 inline constexpr const char* kSandboxVariable = "TANDEM__ENV__SANDBOX";
 

@@ -16,8 +16,8 @@ namespace tandem::envs {
 
 class ContainerBackend;
 
-// What env.engine of a run may be beside the path of a socket and kAnyEngine (envs/container/engine.h), and for
-// commands without a configuration TANDEM__ENV__ENGINE in the environment.
+// Values of env.engine of a run beside the path of a socket and kAnyEngine (envs/container/engine.h); also of
+// TANDEM__ENV__ENGINE in the environment, for commands without a config.
 inline constexpr std::string_view kNoEngine = "none";
 inline constexpr const char* kEngineVariable = "TANDEM__ENV__ENGINE";
 

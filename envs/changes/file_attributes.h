@@ -1,4 +1,4 @@
-// What a file has beside its content and its permissions, when another one takes its place.
+// Copies attributes of a file, beside content and permissions, to the file that replaces it.
 //
 // Thread safety: none is needed; the functions work on the descriptors they are given.
 #pragma once

@@ -27,7 +27,7 @@ struct FolderBase {
   FolderList list;
 
   FolderBelow below() const;
-  // Of files and links, without those below .git; sorted.
+  // Names of files and links, without those below .git; sorted.
   std::vector<std::string> names() const;
 };
 
@@ -36,8 +36,7 @@ struct FolderBase {
 // kMostListedFiles.
 Result<FolderBase> folder_base(const std::filesystem::path& folder, const LeavesOut& leaves_out);
 
-// What the files of a sandbox that begins on it (SandboxSpec::below) are against the folder. Sorted by path. Ends what
-// runs there.
+// Changes of a sandbox that begins on the folder (SandboxSpec::below). Sorted by path. Ends what runs there.
 Result<std::vector<Change>> changes_on(Sandbox& sandbox, const FolderBase& base);
 
 }  // namespace tandem::envs

@@ -25,7 +25,7 @@ Result<LeavesOut> leaves_out_of(const std::vector<std::string>& globs);
 // kInvalid, naming what is largest, where even the rest does not.
 Result<FolderCopy> copy_folder(const std::filesystem::path& folder, const LeavesOut& leaves_out, Sandbox& sandbox);
 
-// What the sandbox's files are now against what was put in.
+// Changes of the sandbox's files since they were put in.
 Result<std::vector<Change>> changes_in(Sandbox& sandbox, const FolderCopy& copy);
 
 }  // namespace tandem::envs

@@ -32,7 +32,7 @@ class UndoStore {
 
   // Durable when it returns; the path is the record's name. Writing under `name` again replaces it.
   Result<std::filesystem::path> write(const UndoRecord& record, const std::filesystem::path& name = {}) const;
-  // Of a folder, the oldest first.
+  // Records of a folder, the oldest first.
   std::vector<std::filesystem::path> records(const std::filesystem::path& workspace) const;
   // kCorrupt where it is not what was written.
   static Result<UndoRecord> read(const std::filesystem::path& name);

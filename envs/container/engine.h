@@ -1,6 +1,6 @@
 // A container engine, podman or Docker, asked over its Unix socket.
 //
-// What is spoken is the Docker Engine API 1.40, which podman serves as well. Nothing is ever pulled from a registry: an
+// The protocol is the Docker Engine API 1.40, which podman serves as well. Nothing is ever pulled from a registry: an
 // image that is not there is an error which says how to get it. Every request has a deadline, every answer a bound.
 //
 // Thread safety: all may be called from several threads; each request has a connection of its own.
@@ -19,7 +19,7 @@
 
 namespace tandem::envs {
 
-// Of a setting that names an engine: where usual sockets are looked for.
+// The value of an engine setting that searches the usual sockets.
 inline constexpr std::string_view kAnyEngine = "auto";
 
 // kInvalid where `name` is no reference to an image ("python:3.12-slim", "quay.io/a/b@sha256:...").
@@ -44,7 +44,7 @@ class Engine {
   Result<int> wait(const std::string& container, Duration limit) const;
   // Ends it where it runs. One that is not there is no error.
   Status remove(const std::string& container) const;
-  // Those with this label ("tandem.owner"), running or not.
+  // Containers with this label ("tandem.owner"), running or not.
   Result<std::vector<EngineContainer>> containers(const std::string& label) const;
   // Makes an image of what a container holds, under a name with a tag.
   Status commit(const std::string& container, const std::string& name, const std::string& tag) const;

@@ -45,7 +45,7 @@ Result<std::string> read_created_container(std::string_view answer);  // its id
 Result<EngineState> read_engine_state(std::string_view answer);
 // The last line of a build that says what went wrong; empty where none does.
 std::string read_engine_progress_error(std::string_view answer);
-// What an answer that refuses says, for people; never empty.
+// The message of a refusal, for people; never empty.
 std::string read_engine_error(std::string_view answer);
 
 }  // namespace tandem::envs

@@ -14,11 +14,11 @@ inline constexpr std::string_view kOwnerLabel = "tandem.owner";
 inline constexpr std::string_view kPreparedName = "localhost/tandem-prepared";
 inline constexpr std::string_view kPreparation = "1";  // another one where prepared images differ
 
-// Of a sandbox: `image` is a prepared one.
+// Settings of a sandbox's container; `image` is a prepared one.
 Json settings_of(const SandboxSpec& spec, const std::string& image, const Door& door, const std::string& owner,
                  const std::string& label);
 
-// Of the container in which an image is prepared.
+// Settings of the container in which an image is prepared.
 Json settings_of_preparation(const std::string& image, const Door& door, const std::string& owner);
 
 }  // namespace tandem::envs

@@ -28,7 +28,7 @@ class Attempt {
   virtual Result<std::vector<ToolOutcome>> turn(std::span<const ParsedCall> calls, std::string_view text) = 0;
   // Whether it is at its end, and only its grade is left.
   virtual bool over() const = 0;
-  // What follows a message without calls; nothing where the attempt is at its end.
+  // The instruction of the next step after a message without calls; empty where the attempt is at its end.
   virtual Result<std::optional<std::string>> next_step(std::string_view answer) = 0;
   // Once.
   virtual Result<Grade> score(std::string_view final_answer) = 0;

@@ -27,7 +27,7 @@ struct CommitTaskOptions {
   CommitRules rules = {};
 };
 
-// What became of a commit.
+// The result of a commit.
 struct CommitDecision {
   std::string commit, subject;
   std::string task;  // its name; empty where there is none

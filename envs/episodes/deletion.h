@@ -27,7 +27,7 @@ struct TestedRepository {
 Result<TestedRepository> test_repository(Files files, std::set<std::string> programs, const std::string& command,
                                          SandboxBackend& backend);
 
-// Those of the tests that fail, each time, where the function has no body.
+// Tests that fail each time when the function has no body.
 Result<std::vector<std::string>> tests_that_miss(const TestedRepository& repository, const PythonFunction& function,
                                                  SandboxBackend& backend);
 

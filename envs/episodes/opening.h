@@ -1,4 +1,4 @@
-// What a model is told when an episode begins: the messages that open it, and the tools that it can call.
+// The opening of an episode: its first messages and the tools that the model can call.
 //
 // How calls and results are written is the model's matter (rollout/agent/conversation.h): here they are structures.
 // Thread safety: functions of their arguments.

@@ -34,16 +34,16 @@ struct Profile {
 
 inline constexpr const char* kProfileFile = "profile.yaml";  // in the folder of a model
 
-// What a model of some hundred million parameters can hold: the tools that training names, short outputs.
+// The profile for models of a few hundred million parameters: the tools of training, short outputs.
 Profile small_profile();
 // All tools that there are without an encoder, outputs of 20,000 bytes, calls of 120 s.
 Profile default_profile();
 
 // kInvalid names file, key and fix: an unknown key, a tool that there is not, a number out of bounds.
 Result<Profile> read_profile(const fs::path& file);
-// That of a model's folder; `otherwise` where it has none.
+// The profile in a model's folder; `otherwise` where it has none.
 Result<Profile> profile_of_model(const fs::path& model_directory, const Profile& otherwise);
-// What read_profile reads, with a digest of the content as its name.
+// Writes the format of read_profile, with a digest of the content as the name.
 std::string to_yaml(const Profile& profile);
 std::string digest_of(const Profile& profile);  // hexadecimal
 

@@ -24,7 +24,7 @@ struct TestRun {
 Result<TestRun> run_tests(const Place& place, const std::string& command, SandboxBackend& backend,
                           double seconds = kMostTestSeconds);
 
-// What a task gives a command that took so long at most: more, for machines in use.
+// Time limit of a task for a command that took `slowest` seconds at most: longer, for busy machines.
 double seconds_for_tests(double slowest);
 
 // The last part of an output, for messages.

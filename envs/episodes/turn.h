@@ -19,7 +19,7 @@ struct ParsedCall {
   friend bool operator==(const ParsedCall&, const ParsedCall&) = default;
 };
 
-// Of one message. Whoever reads messages of a model cuts what is beyond it, with an error in the place of the last.
+// The most calls of one message. Parsers drop further calls, and replace the last one by an error.
 inline constexpr unsigned kMostCalls = 1024;
 
 // Told of each outcome as it comes; perhaps from several threads, one at a time.

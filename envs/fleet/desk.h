@@ -33,7 +33,7 @@ class QuestionBudget {
   bool begun_ = false;
 };
 
-// What only the loop of the server knows.
+// Figures that only the server's loop knows.
 struct LoopFigures {
   uint64_t episodes = 0, waiting = 0, queue = 0, failed = 0;
   ReadCache::Counters reads = {};

@@ -47,7 +47,7 @@ struct RowsPage {
   std::vector<SandboxRow> rows;
   uint32_t total = 0;
 };
-// Those of the fleet, and of the server's own requests.
+// Figures of the fleet, and of the server's own requests.
 struct ServerFigures {
   FleetFigures fleet;
   uint64_t episodes = 0, waiting = 0, queue = 0, failed = 0;

@@ -35,7 +35,7 @@ class WatchedBackend final : public SandboxBackend {
   Result<LookOutcome> look(std::string_view id, const LookRequest& request, const std::stop_token& stop);
   // Ends a sandbox at once: calls in it fail as those of a lost one do. As it was just before.
   Result<SandboxRow> kill(std::string_view id);
-  // What a lease has is about to end, for this reason.
+  // Notes that the sandboxes of a lease are about to end, with the reason.
   void lease_ending(uint64_t lease, EndReason reason);
 
   struct State;

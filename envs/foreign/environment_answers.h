@@ -1,4 +1,4 @@
-// What an environment of somebody else's answers: decoders of bytes that nobody vouches for.
+// Decodes answers of external environments from untrusted bytes.
 //
 // Pure functions. kCorrupt, in words, for what is not as docs/environments.md says.
 #pragma once

@@ -1,4 +1,4 @@
-// A line to an environment of somebody else's: questions about several episodes, each with a deadline.
+// A connection to an external environment: requests for several episodes, each with a deadline.
 //
 // Thread safety: ask() may be called from several threads; a program is asked one question after the other.
 #pragma once
@@ -12,7 +12,7 @@
 
 namespace tandem::envs {
 
-// What is told, and not asked, is given up then.
+// Timeout of notifications, which have no answer.
 inline constexpr double kSecondsToTell = 5;
 
 class EnvironmentLine {

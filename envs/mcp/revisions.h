@@ -6,7 +6,7 @@
 
 namespace tandem::envs {
 
-// Those that begin with initialize, the newest first.
+// Revisions that begin with initialize, the newest first.
 inline constexpr std::array<std::string_view, 3> kMcpRevisions = {"2025-11-25", "2025-06-18", "2025-03-26"};
 
 // The one without a beginning: each request says its revision and client in `_meta`, and server/discover what a server

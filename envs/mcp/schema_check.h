@@ -12,8 +12,8 @@
 
 namespace tandem::envs {
 
-// What is wrong with `value`, in words for a model ("argument \"days\" must be at most 7"); empty where nothing is. The
-// work is bounded whatever the schema is; a schema beyond the bound passes everything.
+// The first violation of the schema by `value`, in words for a model ("argument \"days\" must be at most 7"); empty
+// where nothing is. The work is bounded whatever the schema is; a schema beyond the bound passes everything.
 std::string check_by_schema(const Json& schema, const Json& value);
 
 }  // namespace tandem::envs

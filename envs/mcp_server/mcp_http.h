@@ -1,6 +1,6 @@
 // The Model Context Protocol over streamable HTTP: POST and DELETE at /mcp, answers as one JSON object.
 //
-// Who may ask is checked before the body of a request is read: the bearer token; the Host, where only this machine is
+// Access is checked before the body of a request is read: the bearer token; the Host, where only this machine is
 // listened for, so that a web site cannot come in by a name of its own; the Origin, of which only our own is let in.
 // A client that initializes gets a session id, a sandbox of its own for its calls, and loses both by DELETE or by not
 // asking for a while. There is no stream for what a server says unasked, since this one says nothing unasked: GET is

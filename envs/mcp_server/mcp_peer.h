@@ -19,7 +19,7 @@
 
 namespace tandem::envs {
 
-// What every client of one server has in common. The backend is the caller's and outlives them.
+// State shared by all clients of one server. The backend is the caller's and outlives them.
 struct McpServing {
   SandboxBackend* backend = nullptr;
   SandboxSpec spec;

@@ -1,5 +1,5 @@
-// What answers requests that programs in a sandbox send to the proxy itself, as "GET /pypi/simple/six/": registries of
-// packages, behind one interface, so that sandboxes need not know how they are kept (envs/packages).
+// Answers requests that programs in a sandbox send to the proxy itself, as "GET /pypi/simple/six/": package registries
+// behind one interface, so that sandboxes do not depend on their implementation (envs/packages).
 //
 // Thread safety: all of it; `answer` is called from one thread for each connection, and waits for its upstream.
 #pragma once
@@ -16,7 +16,7 @@
 
 namespace tandem::envs {
 
-// Of a sandbox's loopback device: where its proxy listens.
+// The port of the proxy on a sandbox's loopback device.
 inline constexpr uint16_t kProxyPort = 3128;
 
 // The home folder in a sandbox, below its temporary files: it lasts as long as they do, and is never collected.
@@ -34,7 +34,7 @@ struct PackageAnswer {
   std::string body;         // where there is no file
   FileDescriptor file;      // to be sent from its beginning
   uint64_t file_bytes = 0;  // of it
-  std::string refused;      // why it is not to be had here, for the model to read; the body says the same
+  std::string refused;      // why it is not available here, for the model to read; the body says the same
   // Why it could not be had although it was allowed: a failure of the infrastructure, which fails the call that asked.
   std::string broken;
 };
@@ -53,7 +53,7 @@ class PackageService {
   virtual std::string install_python(std::span<const std::string> requirements) const = 0;
   // Equal where the same commands install the same.
   virtual std::string identity() const = 0;
-  // What a model is told of it, one sentence.
+  // A sentence about it for the model.
   virtual std::string told() const = 0;
 };
 

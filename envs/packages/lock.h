@@ -47,7 +47,7 @@ struct LockLimits {
 
 class PackageLock {
  public:
-  // What was recorded in it before counts, if it is there. An empty path: nothing is written.
+  // Earlier records in an existing file stay valid. An empty path: nothing is written.
   static Result<PackageLock> open(const fs::path& file, const LockLimits& limits = {});
   PackageLock(PackageLock&& other) noexcept
       : file_(std::move(other.file_)), limits_(other.limits_), known_(std::move(other.known_)) {}
@@ -62,7 +62,7 @@ class PackageLock {
   const fs::path& file() const { return file_; }
 
  private:
-  // What was read of the file.
+  // The content of the file.
   struct Known {
     LockedFiles files;
     uint64_t page_bytes = 0;

@@ -34,7 +34,7 @@ bool is_npm_name(std::string_view name);
 // is no such document, or is of another package.
 Result<NpmPage> parse_npm_page(std::string_view text, const std::string& name, const Url& url);
 
-// What is offered of it: versions with a digest from before `date`; empty: of any time. A tag whose version is not
+// Selects the offered versions: those with a digest from before `date`; empty: of any time. A tag whose version is not
 // among them is of the latest of them, if it is `latest`, else gone.
 NpmPage offered(const NpmPage& page, const std::string& date);
 

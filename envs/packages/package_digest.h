@@ -20,7 +20,7 @@ struct PackageDigest {
   std::string to_string() const { return (kind == Kind::kSha512 ? "sha512-" : "sha256-") + hex; }
   // kNone where it is not of that kind.
   static PackageDigest sha256(std::string_view hex);
-  // Of "sha512-BASE64 sha1-..", as npm has it: the strongest of ours.
+  // Parses npm's "sha512-BASE64 sha1-..": the strongest supported digest.
   static PackageDigest of_integrity(std::string_view text);
   friend bool operator==(const PackageDigest&, const PackageDigest&) = default;
 };

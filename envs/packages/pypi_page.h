@@ -1,7 +1,7 @@
 // A project's page of a simple index (PEP 503 in HTML, PEP 691 in JSON), read strictly and written anew.
 //
-// What is written names each file by an address of ours, in the folder of its project, so that a file is only ever
-// asked for by project and name. Values; pure.
+// A written page names each file by an address of ours, in the folder of its project, so that a file is only ever asked
+// for by project and name. Values; pure.
 #pragma once
 
 #include <optional>
@@ -40,7 +40,7 @@ std::string normalised_project(std::string_view name);
 inline constexpr size_t kMostPypiFiles = 200'000;
 Result<PypiPage> parse_pypi_page(std::string_view text, const std::string& project, const Url& url);
 
-// What is offered of it: files with a digest that were uploaded before `date`, in the form of PypiFile::uploaded;
+// Selects the offered files: those with a digest that were uploaded before `date`, in the form of PypiFile::uploaded;
 // empty: at any time.
 PypiPage offered(const PypiPage& page, const std::string& date);
 

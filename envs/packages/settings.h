@@ -28,10 +28,10 @@ struct PackageSettings {
 // The keys env.packages.*, bound to `settings`.
 void add_package_fields(Schema& schema, PackageSettings& settings);
 
-// What is wrong with them, each with its key; empty where nothing is. No network is asked.
+// All mistakes, each with its key; empty if there are none. Does not use the network.
 std::vector<std::string> package_mistakes(const PackageSettings& settings, double call_seconds);
 
-// What changes what an episode can install; null where there are no registries.
+// The settings that affect which packages an episode can install; null where there are no registries.
 Json package_identity(const PackageSettings& settings);
 
 }  // namespace tandem::envs

@@ -16,13 +16,14 @@ struct Url {
 
   // kInvalid for other schemes, names and passwords, and bytes that readers take differently.
   static Result<Url> parse(std::string_view text);
-  // What a page at this address means by `reference`. A path that leads above the root is kInvalid.
+  // Resolves `reference` of a page at this address. A path that leads above the root is kInvalid.
   Result<Url> resolve(std::string_view reference) const;
   std::string to_string() const { return scheme + "://" + host + path; }
   friend bool operator==(const Url&, const Url&) = default;
 };
 
-// Of names in paths of registries: letters, digits and a few marks, slashes between; no dots alone, nothing empty.
+// Whether a path of a registry is plain: letters, digits and a few marks between slashes; no "." or "..", no empty
+// part.
 bool is_plain_path(std::string_view path);
 
 // %41 is A. Empty where that is malformed or gives a control character.

@@ -30,7 +30,7 @@ struct JudgeWords {
 };
 JudgeWords draw_judge_words();
 
-// What a judge is shown of an episode: task, last message, changed files; at most `most_bytes`, cut in the middle.
+// The part of an episode for the judge: task, last message, changed files; at most `most_bytes`, cut in the middle.
 std::string shown_to_judge(const PlayedEpisode& episode, size_t most_bytes);
 
 class Judge {
@@ -69,7 +69,7 @@ Result<std::shared_ptr<Judge>> judge_of(const RewardSettings& settings, const fs
 
 // The term "judge": its score, of training episodes alone.
 inline constexpr const char* kJudgeTerm = "judge";
-// That of comparisons within a group, which are made when it is complete.
+// The term of comparisons within a group, made when it is complete.
 inline constexpr const char* kPreferredTerm = "preferred";
 std::unique_ptr<RewardSource> judge_source(std::shared_ptr<Judge> judge, const RewardSettings& settings);
 

@@ -1,4 +1,4 @@
-// What a reward program answers: terms by name, and if it wants a number for each message of the model.
+// The answer of a reward program: terms by name, and optionally a number for each message of the model.
 //
 // A pure function of foreign bytes.
 #pragma once

@@ -45,12 +45,6 @@ Rewards::Rewards(const RewardSettings& settings, std::set<std::string> wanted,
                  std::vector<std::unique_ptr<RewardSource>> sources, const Clock& clock)
     : settings_(settings), wanted_(std::move(wanted)), sources_(std::move(sources)), clock_(clock) {}
 
-// Of one source twice its tries: as long as they take it may wait for others to end.
-double Rewards::most_seconds() const {
-  const double tries = settings_.seconds * (settings_.retries + 1) + pauses_of(settings_.retries);
-  return 2 * tries * static_cast<double>(sources_.size());
-}
-
 std::string Rewards::shown(const PlayedEpisode& episode) const {
   if (!settings_.judge.pairwise || settings_.judge.url.empty() || episode.split != "train") return "";
   return shown_to_judge(episode, static_cast<size_t>(settings_.judge.bytes));

@@ -3,7 +3,8 @@
 // Asks each of them, again where that may help, within a deadline; keeps answers to equal questions. Not getting an
 // answer is an error and never a number: such an episode has no reward.
 //
-// Thread safety: score() and counters() may be called from several threads. score() blocks for at most most_seconds().
+// Thread safety: score() and counters() may be called from several threads. score() blocks at most for twice the tries
+// of all sources.
 #pragma once
 
 #include <condition_variable>
@@ -40,10 +41,9 @@ class Rewards {
   // term of one name, or the grade has it already, or one with a weight is missing.
   Result<RewardAnswer> score(const PlayedEpisode& episode, const RewardPlace& where);
 
-  // What a judge that compares the episodes of a group is to be shown of it; empty where there is none.
+  // The part of the episode for a judge that compares a group; empty without such a judge.
   std::string shown(const PlayedEpisode& episode) const;
 
-  double most_seconds() const;
   RewardCounters counters() const;
 
  private:

@@ -1,4 +1,4 @@
-// Who says terms of the learned reward about an episode that is over: a program, a server, a judge.
+// A source of reward terms for a finished episode: a program, a server or a judge.
 //
 // Thread safety: ask() is called from several threads.
 #pragma once
@@ -26,7 +26,7 @@ class RewardSource {
  public:
   virtual ~RewardSource() = default;
   virtual std::string name() const = 0;  // the config's key, "reward.command"
-  // What an answer depends on beside the episode: answers to equal questions are kept.
+  // The key, beside the episode, under which answers are cached.
   virtual std::string identity() const = 0;
 
   // Whether it has something to say about the episode.

@@ -45,17 +45,17 @@ Status seal_base_tree(const std::filesystem::path& folder, unsigned user);
 // kNotFound where there is none, kCorrupt where its manifest is not of this format.
 Result<BaseTree> open_base_tree(const std::filesystem::path& folder, std::string digest);
 
-// Of a path of the base: its file type and permissions, as stat has them, of a link itself; nothing where it is not
-// there. No link on the way leads out of the base.
+// File type and permissions of a path of the base, as lstat has them; empty where it does not exist. No link on the way
+// leads out of the base.
 std::optional<uint32_t> mode_in_base(const BaseTree& base, const std::string& path);
 
 // The content of a file of the base. kNotFound where there is none, or it is a link itself.
 Result<std::string> read_base_file(const BaseTree& base, const std::string& path);
 
-// What is other below `root` than in the base of this manifest, within the bounds of collect_files.
+// Changes below `root` against the base of this manifest, within the bounds of collect_files.
 Collected collect_changes(const std::filesystem::path& root, std::string_view manifest);
 
-// Of a workspace that holds a copy of the base: the same.
+// The same for a workspace with a copy of the base.
 Result<Collected> changes_against(const BaseTree& base, const Collected& all);
 
 }  // namespace tandem::envs

@@ -1,6 +1,6 @@
 // Optional capabilities of a sandbox, an interface each; Sandbox returns null for those that it lacks.
 //
-// The functions behind each interface ask a sandbox for it, and give the error where it lacks that.
+// The functions after each interface call it on a sandbox, or return an error where the sandbox lacks it.
 //
 // Ownership: an interface is part of its sandbox. Thread safety and errors: those of Sandbox.
 #pragma once
@@ -23,8 +23,8 @@
 
 namespace tandem::envs {
 
-// What a sandbox held at one moment: its workspace, its /tmp, the shell's folder and variables, the todos. A value: it
-// outlives its sandbox, and any number of others can begin from it. What ran in the background is not in it.
+// The state of a sandbox at one moment: workspace, /tmp, the shell's folder and variables, todos; not background
+// processes. A value: it outlives its sandbox, and any number of sandboxes can begin from it.
 struct Snapshot {
   std::string workspace, temporary;  // trees, see file_tree.h; empty where there are layers
   Session session;
@@ -33,15 +33,14 @@ struct Snapshot {
 
 class Snapshots {
  public:
-  // kExhausted where there is more than a snapshot takes; the sandbox goes on either way. What the model's own user may
-  // not read is left out.
+  // kExhausted where the state exceeds the limit of a snapshot; the sandbox goes on either way. Files that the model's
+  // user may not read are left out.
   virtual Result<Snapshot> snapshot() = 0;
-  // Puts what a snapshot holds in place of the files and the session that are here. For sandboxes that have had no
-  // call.
+  // Replaces files and session by those of the snapshot. Only for a sandbox that has had no call.
   virtual Status restore(const Snapshot& snapshot) = 0;
-  // A snapshot without a copy, whatever the files take: the sandbox ends, and what it held is shared by all that begin
-  // with it (begin_again), from then on. kUnfit, and it goes on, where something runs in it, its spec does not say
-  // that it is sealable, it is on kMostLayers already, its files take most of its disk, or we are not root.
+  // A snapshot without a copy, for files of any size: the sandbox ends, and all sandboxes that begin with the snapshot
+  // (begin_again) share its files. kUnfit, and it goes on, where something runs in it, its spec does not say that it is
+  // sealable, it is on kMostLayers already, its files take most of its disk, or we are not root.
   virtual Result<Snapshot> seal() = 0;
 
  protected:
@@ -51,14 +50,14 @@ Result<Snapshot> snapshot_of(Sandbox& sandbox);
 Status restore(Sandbox& sandbox, const Snapshot& snapshot);
 Result<Snapshot> seal(Sandbox& sandbox);
 
-// A sandbox that begins with what another one held; of a backend of the same kind where that was sealed.
+// Creates a sandbox from a snapshot. A sealed one needs a backend of the same kind.
 Result<std::unique_ptr<Sandbox>> begin_again(SandboxBackend& backend, SandboxSpec spec, const Snapshot& snapshot);
 
-// Stops what runs in a sandbox. One without a freezer has nothing that runs between calls.
+// Stops the processes of a sandbox. A sandbox without a freezer runs nothing between calls.
 class Freezer {
  public:
-  // Every process that runs now stops until thaw(), and takes no core meanwhile; of time limits the clock goes on. What
-  // is begun while they are stopped runs. Either may be asked for twice. A snapshot does both by itself.
+  // freeze() stops every running process until thaw(); they use no core, but time limits go on. Processes that start
+  // meanwhile run. Both calls are idempotent. A snapshot does both by itself.
   virtual Status freeze() = 0;
   virtual Status thaw() = 0;
 
@@ -83,10 +82,10 @@ class ToolServers {
 Status start_servers(Sandbox& sandbox, std::span<const McpServerSpec> servers);
 std::vector<ForeignTool> foreign_tools_of(Sandbox& sandbox);
 
-// For a search that runs elsewhere (sources.h): the sandbox looks, nobody else opens its files.
+// For a search in another process (sources.h): only the sandbox opens its files.
 class SourceView {
  public:
-  // What is other in the workspace than was known, and lines of its files.
+  // Changes in the workspace since `known`, and lines of its files.
   virtual Result<SourceChanges> source_changes(std::span<const KnownSource> known) = 0;
   virtual Result<std::vector<std::string>> source_lines(std::span<const SourceLines> wanted) = 0;
 
@@ -96,7 +95,7 @@ class SourceView {
 // kUnfit where the sandbox has no view of its files.
 Result<SourceView*> sources_of(Sandbox& sandbox);
 
-// What is other in a workspace that begins on a folder (SandboxSpec::below).
+// Changes of a workspace against the folder that it begins on (SandboxSpec::below).
 class FolderView {
  public:
   // `begin` and `meanwhile` as difference_from takes them. Everything that runs is ended first. Of more than
@@ -110,7 +109,7 @@ class FolderView {
 // kUnfit where the sandbox begins on no folder.
 Result<FolderDifference> folder_difference(Sandbox& sandbox, std::string_view begin, std::string_view meanwhile);
 
-// One program that somebody who looks in runs beside what the sandbox is for.
+// A program that an operator runs in a sandbox (`tandem envs exec`).
 struct LookRequest {
   std::vector<std::string> argv;
   double seconds = 10;                      // then it is ended
@@ -123,27 +122,27 @@ struct LookOutcome {
   double seconds = 0;
 };
 
-// What the processes of a sandbox use now: memory of their own and files in memory, not what they share with others.
+// Current use of a sandbox's processes: private memory and files in memory, without shared memory.
 struct SandboxUsage {
   uint64_t memory_bytes = 0;
   uint32_t processes = 0;
 };
 
-// For who looks in from outside; may be used at any time, beside whatever else is going on.
+// For operators; may be called at any time, concurrently with calls.
 class Inspector {
  public:
-  // Runs a program in the shell's folder and with its variables as they are now; nothing of it stays but what it wrote
-  // to files, and what it leaves running is ended. kCancelled after `stop`; kUnavailable also where it was ended with
-  // its time not up, as it is when the files are collected.
+  // Runs a program in the shell's current folder and with its variables; only files that it writes persist, and
+  // processes that it leaves are ended. kCancelled after `stop`; kUnavailable also where it was ended before its time
+  // limit, for example when files are collected.
   virtual Result<LookOutcome> look(const LookRequest& request, const std::stop_token& stop) = 0;
   virtual SandboxUsage usage() const = 0;
 
  protected:
   ~Inspector() = default;
 };
-// kUnfit where the sandbox cannot be looked into.
+// kUnfit where the sandbox has no inspector.
 Result<LookOutcome> look_into(Sandbox& sandbox, const LookRequest& request, const std::stop_token& stop);
-// Zeros where nobody knows.
+// Zeros without an inspector.
 SandboxUsage usage_of(Sandbox& sandbox);
 
 }  // namespace tandem::envs

@@ -20,7 +20,7 @@ inline constexpr unsigned kInnerId = 1000;  // user and group inside
 struct User {
   unsigned id = kInnerId, group = kInnerId;
 };
-// Who a sandbox runs as outside: we; where we are root, the owner of the folder that is in it, or kNobody.
+// The user of a sandbox outside of it: our own; where we are root, the owner of the folder in it, or kNobody.
 inline constexpr unsigned kNobody = 65534;
 User outer_user(const SandboxSpec& spec);
 User outer_user(const std::optional<std::filesystem::path>& folder);
@@ -53,7 +53,7 @@ Status raise_loopback();
 
 // A socket that listens at kProxyPort of the loopback device, for a proxy that accepts from it outside (envs/network).
 Result<FileDescriptor> listen_for_proxy();
-// What programs find it by, "http_proxy=http://127.0.0.1:3128" and the like; loopback itself goes past it.
+// Variables that name the proxy, such as "http_proxy=http://127.0.0.1:3128"; loopback bypasses it.
 std::vector<std::string> proxy_settings();
 
 // Resource limits of every process; the number of processes is that of the whole sandbox, as it has its user namespace.

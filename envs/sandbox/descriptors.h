@@ -33,7 +33,7 @@ struct Received {
 // One message, `limit` bytes of it at most; waits for it. Empty where the other side is gone.
 Received receive(int socket, size_t limit);
 
-// What was written to a file, wherever in it one stands; the first 1000 bytes, without spaces around them.
+// The content of a file, independent of its offset; the first 1000 bytes, trimmed.
 std::string written_to(const FileDescriptor& file);
 
 }  // namespace tandem::envs

@@ -36,7 +36,7 @@ struct TreeEntry {
 // Whether a path, relative to the root, is left out; of a folder with all that is in it.
 using LeavesOut = std::function<bool(const std::string& path)>;
 
-// What is below `root`, in at most `limit` bytes. kExhausted, with what was too much, beyond the limits. A file that is
+// Packs the tree below `root` in at most `limit` bytes. kExhausted, with the reason, beyond the limits. A file that is
 // written meanwhile may be caught half-way.
 Result<std::string> pack_tree(const std::filesystem::path& root, size_t limit = kLargestTree,
                               const LeavesOut& leaves_out = {});

@@ -13,7 +13,7 @@ using Files = std::map<std::string, std::string>;
 // Paths that lead elsewhere inside a sandbox: "/app" -> "/workspace".
 using Links = std::map<std::string, std::string>;
 
-// What a tree holds beside files and their content.
+// Details of a tree beside the content of its files.
 struct TreeDetails {
   Links links;                            // symbolic ones, and what they say
   std::set<std::string> folders;          // with nothing in them

@@ -9,7 +9,7 @@
 
 namespace tandem::envs {
 
-// What the first process of a sandbox is to be.
+// The specification of a sandbox's first process.
 struct FirstProcess {
   SandboxSpec spec;
   std::string filter;  // of make_filter

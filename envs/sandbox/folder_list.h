@@ -1,4 +1,4 @@
-// What lies in a folder, by types, sizes and times alone; and what is other in a workspace that began on that folder.
+// Lists a folder by types, sizes and times, and finds changes of a workspace that began on it.
 //
 // No content is read but that of files that are other. A file is the folder's own where its path, type, mode, size,
 // times of modification and change, and number are: no program in a sandbox can set the time of change. So the
@@ -31,10 +31,10 @@ struct FileStamp {
   int64_t modified = 0, changed = 0;  // nanoseconds
   uint64_t number = 0;                // the inode's, without the bits in which an overlay names the layer
 };
-// Of folders type and mode count, of all else every field.
+// Compares type and mode of folders, and every field of anything else.
 bool same_file(const FileStamp& a, const FileStamp& b);
 
-// Of what is there, of a link itself.
+// The stamp of a file; of a link itself.
 std::optional<FileStamp> stamp_of_file(const std::filesystem::path& path);
 
 // Why something of the folder is not to be seen in a sandbox.
@@ -85,7 +85,7 @@ struct FolderPage {
   uint64_t left = kLargestChanged;      // of content, in this part and all that follow
 };
 
-// What a workspace holds that its folder did not hold when it began, nor holds now.
+// Changes of a workspace against both its folder at the beginning and its folder now.
 struct FolderDifference {
   std::vector<TreeEntry> other;   // changed, or new; folders where their mode is other
   std::vector<std::string> gone;  // what was there at the beginning; nothing that cannot be looked at by now

@@ -1,7 +1,6 @@
 // Calls run on the host, in a scratch folder: no isolation at all.
 //
-// Only for calls that we wrote ourselves: demonstrations of our own oracle, scripted floors, and tests. A model's calls
-// never come here.
+// Only for our own calls: demonstrations of the oracle, scripted baselines, and tests. Never for calls of a model.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// What .gitignore files leave out, as git reads them.
+// Rules of .gitignore files, as git applies them.
 //
 // Names, globs, `!` that takes back, `/` at the end for folders alone, `/` elsewhere for paths from the folder of the
 // file; a later rule wins over an earlier one. What lies in a folder that is left out cannot be taken back: whoever
@@ -21,7 +21,7 @@ class IgnoreRules {
   // with git.
   void add(std::string_view folder, std::string_view text);
 
-  // Of a path relative to the root. Rules of folders that it is not in must have been dropped.
+  // Whether a path relative to the root is ignored. Rules of folders that do not contain it must have been dropped.
   bool ignores(std::string_view path, bool is_folder) const;
 
   // For a walk: those of a folder are dropped when it is left.

@@ -25,7 +25,7 @@ struct NewProcess {
   FileDescriptor handle;  // a pidfd
 };
 
-// Of a sandbox, what its new process gets.
+// Descriptors that the new process of a sandbox gets.
 struct InnerEnds {
   int socket = -1;  // that it serves at
   int go = -1;      // a socket too: one byte comes from it where the process may go on, none where it must end

@@ -14,8 +14,8 @@ namespace tandem::envs {
 
 extern const char* const kKeepArgument;
 
-// What to start in place of `argv`, whose first entry is a path, by run_process or start_process. Its exit code is the
-// program's, 128 + N after signal N, 127 where it could not be started.
+// Returns the command to start in place of `argv`, whose first entry is a path, by run_process or start_process. Its
+// exit code is the program's, 128 + N after signal N, 127 where it could not be started.
 std::vector<std::string> kept(std::vector<std::string> argv);
 
 }  // namespace tandem::envs

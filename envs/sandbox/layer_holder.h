@@ -27,7 +27,7 @@ class LayerHolder : public std::enable_shared_from_this<LayerHolder> {
   LayerHolder(const LayerHolder&) = delete;
   LayerHolder& operator=(const LayerHolder&) = delete;
 
-  // What a sandbox held that began empty and writes no more, from now on a layer.
+  // Makes a layer of the trees of a sandbox that began empty and no longer writes.
   Result<std::shared_ptr<const FileLayer>> keep(FileTrees trees) { return keep(std::move(trees), false); }
   // A folder of the machine that nobody writes any more, as a layer. kUnfit, with the kernel's words, where no overlay
   // can begin on it.

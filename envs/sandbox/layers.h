@@ -1,8 +1,8 @@
-// Files that sandboxes begin on without a copy: what others held, left where it was.
+// Layers: file trees of sealed sandboxes, on which others begin without a copy.
 //
-// A layer is the two trees that a sandbox worked in. Who begins on it sees them below files of its own, by overlay file
-// systems, and writes none of them. It lives in memory (tmpfs) as long as somebody has it. Thread safety: immutable
-// once it is shared.
+// A layer is the two trees that a sandbox worked in. A sandbox on a layer sees them below its own files through an
+// overlay, and does not write them. A layer lives in memory (tmpfs) as long as it is referenced. Thread safety:
+// immutable once it is shared.
 #pragma once
 
 #include <sys/statfs.h>
@@ -46,7 +46,7 @@ class FileLayer {
   LayerHolder& holder() const { return *holder_; }
   uint64_t number() const { return number_; }
 
-  // What it is in; before anybody else has it.
+  // Sets the trees that it lies in; before it is shared.
   void is_in(FileTrees trees) { trees_ = std::move(trees); }
   uint64_t bytes() const { return is_bound_ ? 0 : bytes_in(trees_); }
 

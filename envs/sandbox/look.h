@@ -1,5 +1,4 @@
-// A program that an operator runs in a sandbox to look in: the request and its outcome as fields of frames, and the
-// part that the sandbox does.
+// `tandem envs exec`: encodes the request and its outcome as fields of frames, and runs the program inside the sandbox.
 #pragma once
 
 #include <filesystem>

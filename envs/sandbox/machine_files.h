@@ -1,4 +1,4 @@
-// What a sandbox is told of its machine in /proc and /sys: its own limits, not those of the host.
+// Files in /proc and /sys of a sandbox, with its own limits in place of those of the host.
 //
 // Pure, but for reading what every program can ask its processor and the kernel for (flags, number of processors, time
 // of the start).

@@ -19,7 +19,7 @@ namespace tandem::envs {
 // An overlay with these options, attached nowhere.
 Result<FileDescriptor> detached_overlay(std::span<const std::pair<const char*, std::string>> options);
 
-// What a sandbox needs for a workspace over a folder, sent to its first process: paths that are hidden, and the folder
+// Data for a workspace over a folder, sent to the first process of a sandbox: paths that are hidden, and the folder
 // itself, where only we may bind it. The answer is the socket to pass on.
 Result<FileDescriptor> send_folder_below(const FolderBelow& below);
 

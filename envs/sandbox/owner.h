@@ -1,5 +1,5 @@
-// Who has made a container, a folder for one or a control group, so that what a killed process left is known and
-// nothing else is taken for that.
+// Names the process that made a container, its folder or a control group, so that only leftovers of killed processes
+// are removed.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace tandem::envs {
 
-// This process, as no other one was or will be: "BOOT.NAMESPACE.PID.START", of letters, digits and dots.
+// A unique name of this process: "BOOT.NAMESPACE.PID.START", of letters, digits and dots.
 std::string this_owner();
 
 // Whether that process is known to have ended. One of another namespace of processes counts as alive, as does what is

@@ -1,10 +1,9 @@
-// Sandboxes kept ready, so that an episode does not wait for one to be made.
+// A pool of warm sandboxes, so that an episode does not wait for its creation.
 //
-// Those of one class (its image, limits, links and open hosts) can stand in for each other. How many of a class are
-// kept is decided by a WarmPlan; whoever finds none, or asks for one with a folder of the host or on layers, waits for
-// a fresh one.
-// A sandbox is used once and never comes back; one that ended while it was kept (its first process was killed) is never
-// given away. Thread safety: create may be called from several threads.
+// Sandboxes of one class (image, limits, links, open hosts) are interchangeable. A WarmPlan decides how many of a class
+// are kept. A request that finds none, or asks for a folder of the host or for layers, waits for a fresh one. A sandbox
+// is used once and never comes back; one that ended while it was kept (its first process was killed) is never given
+// away. Thread safety: create may be called from several threads.
 #pragma once
 
 #include <condition_variable>
@@ -19,11 +18,11 @@
 namespace tandem::envs {
 
 struct PoolCounters {
-  uint64_t warm = 0, fresh = 0;        // given away: that were ready; that were made for who asked
+  uint64_t warm = 0, fresh = 0;        // given away: warm ones; ones made on request
   uint64_t failed = 0;                 // could not be made
   uint64_t lost = 0;                   // ended while they were kept ready
   size_t ready = 0;                    // now
-  double last_fresh_milliseconds = 0;  // that the last one took which was made for who asked
+  double last_fresh_milliseconds = 0;  // to make the last one on request
 };
 
 class SandboxPool final : public SandboxBackend {

@@ -1,4 +1,4 @@
-// What the kernel says of processes in /proc.
+// Reads fields of processes in /proc.
 #pragma once
 
 #include <sys/stat.h>

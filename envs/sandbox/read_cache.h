@@ -18,7 +18,7 @@ namespace tandem::envs {
 
 using ContentDigest = std::array<unsigned char, 32>;
 
-// Of fields that follow each other, each with its length. BLAKE2b.
+// BLAKE2b of consecutive fields, each with its length.
 ContentDigest content_digest(std::initializer_list<std::string_view> fields);
 // As a field of another digest.
 std::string_view bytes_of(const ContentDigest& digest);
@@ -28,7 +28,7 @@ class ReadCache {
   explicit ReadCache(size_t most_bytes = size_t{64} << 20) : most_bytes_(most_bytes) {}
 
   std::optional<ToolOutcome> find(const ContentDigest& key);
-  // What is larger than a sixteenth of the cache is left out.
+  // Entries larger than a sixteenth of the cache are not kept.
   void keep(const ContentDigest& key, const ToolOutcome& outcome);
 
   struct Counters {

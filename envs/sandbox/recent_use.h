@@ -1,6 +1,6 @@
 // The most of something that were in use of late. Pure: `now` comes with the event, and never goes back.
 //
-// What was used counts for at least one window and at most two. Thread safety: none.
+// A use counts for at least one window and at most two. Thread safety: none.
 #pragma once
 
 #include <algorithm>

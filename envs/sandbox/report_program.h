@@ -1,4 +1,4 @@
-// What Python runs at its start where a grader's channel for reports is open (envs/tasks/report_channel.h).
+// The program that Python runs at its start where a grader's channel for reports is open (envs/tasks/report_channel.h).
 //
 // Sandboxes have it in a folder that nobody in them can write to, where Python finds it whatever its variables say.
 // Elsewhere the channel brings it. It reads its key from descriptor 98, which is a pipe, and writes lines to 97:

@@ -1,4 +1,4 @@
-// What the host of a sandbox asks of its first process, and what both know of the answers.
+// Requests of the host to the first process of a sandbox, and their answers.
 #pragma once
 
 #include <string>

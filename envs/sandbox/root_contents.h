@@ -1,4 +1,4 @@
-// What is in the root of a sandbox, whoever builds it.
+// The contents of a sandbox's root, for all backends.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace tandem::envs {
 
-// Of the host, read-only, or a link where it is one there.
+// Folders of the host that are mounted read-only, or links where they are links there.
 inline constexpr std::array kShownFolders = {"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"};
 // What the dynamic linker and chosen programs need (awk, editors, Java, certificates, names of ports and of kinds of
 // files). Of /etc/ssl what is public alone.

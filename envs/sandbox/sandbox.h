@@ -1,4 +1,4 @@
-// A place where a model's calls run, and what makes such places.
+// Interfaces of a sandbox, in which a model's calls run, and of the backends that create sandboxes.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@
 
 namespace tandem::envs {
 
-// Whom a sandbox serves, for those who look at all of them (envs/fleet). Of one that is kept ready all is empty.
+// The episode that a sandbox serves, for operators (envs/fleet). Empty for a warm sandbox.
 struct SandboxHolder {
   uint64_t lease = 0, episode = 0;
   uint32_t attempt = 0;
@@ -32,7 +32,7 @@ struct SandboxHolder {
   friend bool operator==(const SandboxHolder&, const SandboxHolder&) = default;
 };
 
-// An image of a container engine, whose programs and files a sandbox has in place of the machine's own.
+// A container image, whose programs and files replace those of the machine.
 struct SandboxImage {
   std::string name;  // "python:3.12-slim"
   // Whether the workspace begins with the files of the folder that the image works in (WORKDIR).
@@ -61,7 +61,7 @@ struct SandboxSpec {
   // kOutside is collected, by its absolute path. By namespaces they are mounts, else symbolic links.
   Links links;
   AllowList network;  // the hosts that its programs may speak to, through a proxy
-  // Answers what its programs ask of the registries of packages, through the proxy; null: there are none.
+  // Answers requests of its programs to package registries, through the proxy; null: none.
   std::shared_ptr<PackageService> packages;
   Files home;                      // texts that lie in the home folder from the first, beside those of `packages`
   bool proxy = false;              // whether there is a proxy although nothing above needs one
@@ -72,15 +72,16 @@ struct SandboxSpec {
   // The workspace begins with these files, shared with all that begin with them. Limits are those of what changes.
   // kUnfit of backends that cannot share files of the machine.
   std::optional<BaseTree> base;
-  // As it is, where `workspace` would be written: what the folder's owner does meanwhile may be seen. The sandbox runs
-  // as that owner where we are root. kUnfit where an overlay cannot be had, and of other backends than by namespaces.
+  // A folder of the host that is not written, unlike `workspace`; concurrent changes by its owner may be visible. The
+  // sandbox runs as that owner where we are root. kUnfit where an overlay cannot be had, and of other backends than by
+  // namespaces.
   std::optional<FolderBelow> below;
   SandboxHolder holder;
 
   bool has_proxy() const { return proxy || packages || !network.empty(); }
 };
 
-// What a call has as its output that was killed with the process that served it.
+// The output of a call that was killed with the process that served it.
 inline constexpr std::string_view kCallWasKilled = "the call was killed, perhaps for using too much memory";
 
 struct Collected {
@@ -99,7 +100,7 @@ class Snapshots;
 class SourceView;
 class ToolServers;
 
-// Calls, and the files that they work on. What only some sandboxes can do besides is a capability (capabilities.h).
+// Runs calls on the sandbox's files. Everything that only some sandboxes can do is a capability (capabilities.h).
 //
 // Thread safety: calls may be made from several threads and run at once; destruction must come last.
 // Errors: kUnavailable where the sandbox is lost (every later call fails the same way), kDeadline where it did not
@@ -109,23 +110,23 @@ class Sandbox {
  public:
   virtual ~Sandbox() = default;
   virtual Status put(const Files& files) = 0;
-  // When `stop` is asked for, what the call has started is ended, and it returns within seconds with whatever came of
-  // it; the sandbox and its session go on. A call that has not begun by then is kCancelled.
+  // A request on `stop` ends the processes of the call, which returns within seconds with its output so far; sandbox
+  // and session go on. A call that has not begun by then is kCancelled.
   virtual Result<ToolOutcome> call(std::string_view name, const Json& arguments, const std::stop_token& stop) = 0;
   Result<ToolOutcome> call(std::string_view name, const Json& arguments) { return call(name, arguments, {}); }
   virtual Result<Collected> collect() = 0;
   // Later calls have the output limit, the time limit and the tools of `spec`, in place of those that the sandbox was
   // made with.
   virtual void set_call_limits(const SandboxSpec& spec) = 0;
-  // Whether it is known to be lost, without asking it: its first process has ended. One that is not may be lost all the
-  // same.
+  // Whether its first process has ended, without a request to the sandbox. False does not guarantee that it still
+  // answers.
   virtual bool has_ended() const = 0;
-  // Ends it at once and waits for nothing; every call fails from then on, with `why` in its words. Nothing where there
-  // is no isolation: no process outlasts its call there. May be used at any time.
+  // Ends the sandbox without waiting; later calls fail with `why` in the message. No effect without isolation, where no
+  // process outlives its call. May be called at any time.
   virtual void end(std::string_view why) = 0;
 
-  // What it can do besides; null: it cannot. Part of the sandbox, and gone with it. A decorator gives what the sandbox
-  // inside has, itself in its place where it must know of it.
+  // Optional capabilities; null where it lacks one. They belong to the sandbox and end with it. A decorator returns
+  // those of the inner sandbox, or wraps them where it must observe their calls.
   virtual Snapshots* snapshots() { return nullptr; }
   virtual Freezer* freezer() { return nullptr; }
   virtual ToolServers* tool_servers() { return nullptr; }
@@ -140,13 +141,13 @@ class SandboxBackend {
   virtual ~SandboxBackend() = default;
   // kUnfit where this machine has no means to isolate; nothing is ever run without.
   virtual Result<std::unique_ptr<Sandbox>> create(const SandboxSpec& spec) = 0;
-  // What keeps its sandboxes apart, of kSandboxKinds (envs/backends/backends.h); empty where it makes none itself.
+  // The kind of isolation, one of kSandboxKinds (envs/backends/backends.h); empty where it creates none itself.
   virtual std::string_view kind() const { return ""; }
-  // How often what makes them was started, where that is a process.
+  // How often the spawner process was started, for backends that have one.
   virtual uint64_t spawners_started() const { return 0; }
 };
 
-// Lets files in the workspace be run. kUnavailable where that could not be done.
+// Makes files in the workspace executable. kUnavailable on failure.
 Status make_executable(Sandbox& sandbox, const std::set<std::string>& paths);
 
 // Makes links and folders in the workspace, where nothing else lies at their paths, and gives files their modes, where
@@ -156,7 +157,7 @@ Status add_details(Sandbox& sandbox, const TreeDetails& details);
 // Files below a folder, within limits; what a sandbox collects.
 // Without what is below folders of `left_out`, absolute paths.
 Collected collect_files(const std::filesystem::path& root, const std::set<std::string>& left_out = {});
-// What is to be said of one path beside its content, by its type and mode; false where there is too much.
+// Adds type and mode of a path to `details`; false where there are too many.
 bool add_detail(TreeDetails& details, const std::filesystem::path& path, const std::string& name, unsigned mode);
 // Absolute paths only where `root` is the workspace of a sandbox; kInvalid elsewhere.
 Status put_files(const std::filesystem::path& root, const Files& files);

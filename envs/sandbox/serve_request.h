@@ -1,4 +1,4 @@
-// What is done for each request, in a process of its own that the first process of a sandbox has made for it (init.h).
+// Serves one request, in a process of its own that the first process of a sandbox has made for it (init.h).
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace tandem::envs {
 
-// What every request finds.
+// Arguments of every request.
 struct Surroundings {
   std::vector<std::string> environment;  // of commands
   Links links;

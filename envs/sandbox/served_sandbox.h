@@ -1,4 +1,4 @@
-// A sandbox whose first process serves requests (init.h), whoever has made it.
+// A sandbox whose first process serves requests (init.h), of any backend.
 #pragma once
 
 #include <memory>

@@ -58,7 +58,7 @@ struct SourceChanges {
   bool more = false;                 // there was more than kMostContent; ask again with what came
 };
 
-// What is other below `root` than was known. kInvalid where it is no folder that can be read.
+// Changes below `root` since `known`. kInvalid where it is not a readable folder.
 Result<SourceChanges> changes_of_sources(const std::filesystem::path& root, std::span<const KnownSource> known,
                                          size_t most_content = kMostContent);
 
@@ -70,7 +70,7 @@ struct SourceLines {
 // Their text; empty for what is not there any more. No link is followed.
 std::vector<std::string> read_lines(const std::filesystem::path& root, std::span<const SourceLines> wanted);
 
-// As fields of messages between a sandbox and its host. Decoding is for bytes that nobody vouches for.
+// As fields of messages between a sandbox and its host. Decoders accept untrusted bytes.
 std::string encode(std::span<const KnownSource> known);
 Result<std::vector<KnownSource>> decode_known_sources(std::string_view bytes);
 std::string encode(const SourceChanges& changes);

@@ -1,4 +1,4 @@
-// What a first process must know of its sandbox, as a message.
+// Encodes the part of a SandboxSpec that the first process needs.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What the processes of a sandbox use, as the kernel counts it.
+// Resource use of a sandbox's processes, as the kernel counts it.
 #pragma once
 
 #include "base/file.h"

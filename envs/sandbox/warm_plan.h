@@ -38,7 +38,7 @@ class WarmPlan {
     size_t make = 0, let_go = 0;  // begin so many now, and end so many of those that are ready
     std::optional<Time> again;    // when to ask again though nothing happens
   };
-  // What to do now; counts as done.
+  // Returns the next action, which counts as done.
   Step step(Time now);
 
   size_t wanted(Time now) const;

@@ -1,4 +1,4 @@
-// What is known of a folder's files for searching them: pieces with their vectors and words.
+// A search index of a folder's files: pieces with their vectors and words.
 //
 // Pieces of files are immutable and shared between copies of an index, so a copy costs what its list of files costs. An
 // index over a base costs what is other than in the base: every sandbox has one over that of its folder or snapshot.

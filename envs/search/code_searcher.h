@@ -35,7 +35,7 @@ class CodeSearcher {
   static Result<std::unique_ptr<CodeSearcher>> load(const fs::path& encoder, int threads);
 
   const IndexModel& model() const { return model_; }
-  // What views begin from. Before the first call.
+  // Sets the state that views begin from. Call before the first search.
   void begin_from(CodeIndex index) { base_ = std::make_shared<const CodeIndex>(std::move(index)); }
   CodeIndex view() const { return CodeIndex::over(base_); }
   // Vectors that need not be computed, whatever pieces a sandbox has. Before the first call.
@@ -47,8 +47,7 @@ class CodeSearcher {
   // [text][width].
   Result<std::vector<float>> embed(std::span<const std::string> texts);
 
-  // What has changed is taken into the view, and up to `most` of its pieces that are not in those vectors are embedded:
-  // how many were.
+  // Takes changes into the view, and embeds up to `most` of its pieces that have no vectors yet. Returns how many.
   Result<size_t> update(CodeIndex& view, const SourceAccess& access, size_t most = kEmbeddedByCall);
 
   // The best pieces for a query in words. kInvalid for one that cannot be embedded.

@@ -2,8 +2,8 @@
 // and an interrupted one goes on where it was.
 //
 // The first record says which model and which rules of cutting the others were made with; an index of others is
-// refused, never mixed. Records are read as bytes that nobody vouches for. Nothing of the files' text is kept: paths,
-// lines, hashes of words, vectors.
+// refused, never mixed. Records are read as untrusted bytes. Nothing of the files' text is kept: paths, lines, hashes
+// of words, vectors.
 //
 // Thread safety: none; one owner. Between processes the one that writes holds a lock beside the file.
 #pragma once

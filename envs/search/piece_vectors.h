@@ -2,7 +2,7 @@
 //
 // A run has such a file for its tasks (RUN/vectors), and the machine one for all runs with one encoder
 // ($XDG_CACHE_HOME/tandem/vectors). Append-only, checksummed records: a fill that is interrupted goes on where it was.
-// Records are read as bytes that nobody vouches for. No text of a piece is kept.
+// Records are read as untrusted bytes. No text of a piece is kept.
 //
 // Thread safety: find from any thread while nobody adds; else none. Between processes the one that writes holds a lock
 // on the file.
@@ -22,8 +22,8 @@ class PieceVectors {
  public:
   static constexpr size_t kMost = 300'000;  // of a file: 460 MB at a width of 384
 
-  // What the file holds, in memory. kNotFound where there is none; kInvalid, with the fix, where it is of another
-  // model, another version or damaged.
+  // Reads the file into memory. kNotFound where there is none; kInvalid, with the fix, where it is of another model,
+  // another version or damaged.
   static Result<PieceVectors> read(const fs::path& path, const IndexModel& model);
   // The same to add to, made where it is not there. kUnavailable while another process writes it. One that read()
   // would refuse is begun anew: all that it says can be computed again.

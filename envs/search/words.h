@@ -20,7 +20,7 @@ struct WordCount {
 
 // Each word once, by its hash.
 std::vector<WordCount> count_words(std::string_view text);
-// Those of a question: without "how", "the" and their kind, unless there are no others.
+// Words of a question, without stop words such as "how" and "the" unless there are no others.
 std::vector<uint32_t> query_words(std::string_view query);
 
 }  // namespace tandem::envs

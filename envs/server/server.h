@@ -2,8 +2,8 @@
 //
 // A rollout acquires an episode (a task made from its spec, in a sandbox of its own), sends what the model said turn by
 // turn, and has it scored. Calls run on a few threads, so one that waits for a command holds nobody up. Every request
-// may be sent again: the same turn is answered again, not run again. An episode that nobody has asked about for a while
-// is let go.
+// may be sent again: the same turn is answered again, not run again. An episode without requests for `idle_seconds` is
+// released.
 //
 // A server has one run, or is a host of environments for every run that names it (rollouts say whose episode they
 // ask for). Runs of a host take turns, have quotas, and see nothing of each other.
@@ -30,10 +30,10 @@
 
 namespace tandem::envs {
 
-// What a spec stands for. Called from several threads.
+// Makes the task of a spec. Called from several threads.
 using MakeTask = std::function<Result<Task>(const TaskSpec&)>;
 
-// What one run has of its environments.
+// The terms of one run: how its environments are made and graded.
 struct RunTerms {
   std::string name;  // for operators
   MakeTask make_task = envs::make_task;
@@ -41,7 +41,7 @@ struct RunTerms {
   std::shared_ptr<Rewards> rewards = {};              // of its own; null: the grade is the task's alone
   std::shared_ptr<ForeignEnvironments> foreign = {};  // whose kinds they are; null: none
 };
-// What the run whose number and directory these are has. Called from several threads; may read files.
+// Returns the terms of this run. Called from several threads; may read files.
 using OpenRun = std::function<Result<RunTerms>(uint64_t run, const std::string& run_dir)>;
 
 struct ServerSettings {
@@ -57,7 +57,7 @@ struct ServerSettings {
   std::shared_ptr<ForeignEnvironments> foreign = {};
   WatchedBackend* fleet = nullptr;        // what operators are answered from (envs/fleet); null: they are refused
   const ReadCache* read_cache = nullptr;  // whose figures operators are told; may be null
-  // Of a host of many runs, whose identity has kEveryRun: in place of make_task, episode, rewards and foreign.
+  // For a host of many runs, whose identity has kEveryRun; replaces make_task, episode, rewards and foreign.
   OpenRun open_run;
   const wire::Secret* secret = nullptr;      // for tcp:// beyond this machine
   size_t most_episodes = SIZE_MAX;           // at once, of all runs
@@ -69,7 +69,7 @@ struct ServerCounters {
   double busy_seconds = 0;  // of all threads together
 };
 
-// How a server is told to end.
+// Flags that tell a server to end.
 struct StopFlags {
   std::atomic<bool> now{false};
   std::atomic<bool> drain{false};  // take no new episodes, and end when the last one is let go

@@ -1,4 +1,4 @@
-// What happened in an attempt, as the user's own rewards get it, and its grade with their terms.
+// Records an attempt for custom rewards, and grades it with their terms.
 //
 // Thread safety: none; one thread at a time.
 #pragma once

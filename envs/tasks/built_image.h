@@ -16,7 +16,7 @@
 
 namespace tandem::envs {
 
-// What is made of a task's Dockerfile.
+// How a task's Dockerfile is used.
 enum class Recipes : uint8_t {
   kFollowed,  // the part of it that a sandbox of this machine can follow
   kBuilt,     // an image, all of it

@@ -19,7 +19,7 @@ std::set<std::string> functions_of(std::string_view text);
 // variables unread.
 std::vector<std::string> called_by_shell(std::string_view text, const std::set<std::string>& functions = {});
 
-// Of a program in Python: what its texts would call if they were for a shell, so the first words of all of them.
+// For a Python program: the first words of all its string literals, as if they were shell commands.
 std::vector<std::string> called_by_python(std::string_view text);
 
 // Whether `word`, in whose `text` it is called, may stand for `program`: the same, or what its variables may make it

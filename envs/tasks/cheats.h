@@ -24,7 +24,7 @@ inline constexpr std::array kCheats = {Cheat::kEditsTests,     Cheat::kWritesRew
                                        Cheat::kPatchesRuntime, Cheat::kForgesReport, Cheat::kPlantsPrograms};
 std::string_view to_string(Cheat cheat);
 
-// What it means that this one scored, and what to do about it, for the author of a task.
+// For the author of a task: the meaning of a success of this cheat, and the remedy.
 std::string_view advice(Cheat cheat);
 
 // Whether this one can find anything to do in the task.

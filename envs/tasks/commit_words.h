@@ -16,8 +16,8 @@ std::string message_of_task(std::string_view message);
 
 size_t words_of_message(std::string_view text);
 
-// What code says in words: names, and texts in quotes that stand on one line. Comments and Python's long strings are
-// left out. A reader for many languages: it knows `#`, `//` and `/* */` by the end of the path.
+// Words in code: names, and texts in quotes that stand on one line. Comments and Python's long strings are left out. A
+// reader for many languages: it knows `#`, `//` and `/* */` by the end of the path.
 struct CodeWords {
   std::set<std::string> names;  // of three characters at least
   std::set<std::string> texts;  // of 3 to 80 bytes

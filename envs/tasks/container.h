@@ -1,5 +1,5 @@
-// What tasks in the form of a container have in common: the folder that their Dockerfile works in is the workspace, and
-// the folders that their scripts know are there by name.
+// Common parts of tasks in the form of a container: the folder that their Dockerfile works in is the workspace, and the
+// folders that their scripts know are there by name.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ namespace tandem::envs {
 // A command that makes the folders of logs.
 inline constexpr std::string_view kMakeLogs = "mkdir -p /logs/verifier /logs/agent /logs/artifacts";
 
-// What of a build context a model must not find, in Harbor's form.
+// Parts of a build context that the model must not see, in Harbor's form.
 inline constexpr std::array<std::string_view, 6> kHiddenOfHarbor = {"solution",  "tests",          "solve.sh",
                                                                     "task.toml", "instruction.md", "test.sh"};
 

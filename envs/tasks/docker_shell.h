@@ -1,4 +1,4 @@
-// What RUN of a Dockerfile runs, and in which shell.
+// The commands of RUN in a Dockerfile, and their shell.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace tandem::envs {
 
-// Of a RUN, without its flags.
+// The command of a RUN, without its flags.
 struct DockerCommand {
   std::string text;              // for bash
   std::string texts;             // in place, which belong behind it

@@ -14,7 +14,7 @@
 
 namespace tandem::envs {
 
-// What a Dockerfile makes of a workspace.
+// The workspace that a Dockerfile describes.
 struct Build {
   std::string workdir;            // the last one, where commands begin
   std::set<std::string> folders;  // of the root beside it, that the task has: "/data"
@@ -35,7 +35,7 @@ struct Build {
   }
 };
 
-// What is said of a build beside its Dockerfile.
+// Build settings beside the Dockerfile.
 struct BuildInputs {
   std::map<std::string, std::string> arguments;  // of ARG; those that the file does not name say nothing
   std::string target;                            // the stage that is wanted; empty: the last

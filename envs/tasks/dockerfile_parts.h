@@ -1,4 +1,4 @@
-// What single instructions of a Dockerfile say.
+// Parses single instructions of a Dockerfile.
 #pragma once
 
 #include <string>
@@ -36,7 +36,7 @@ std::string docker_unquoted(const std::string& text);
 // Whether a value speaks of a name that stands before it.
 bool names_itself(const DockerVariables& pairs);
 
-// What ADD unpacks, by its name.
+// Whether ADD unpacks a file of this name.
 bool is_docker_archive(std::string_view source);
 
 // Whether /bin/sh of an image is dash, as in those of Debian and Ubuntu and what is made of them.
@@ -49,7 +49,7 @@ bool runs_python(const std::string& command);
 
 std::string network_user_of_lines(const std::string& command);
 
-// What makes a virtual environment; "" where nothing does.
+// The command that makes a virtual environment; "" for none.
 std::string maker_of_python(const std::string& command);
 
 }  // namespace tandem::envs

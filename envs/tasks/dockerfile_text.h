@@ -29,7 +29,7 @@ struct DockerInstruction {
 // place without an end ends with the file.
 std::vector<DockerInstruction> docker_instructions(std::string_view text);
 
-// Of an instruction with words: quotes are taken off, and the form with brackets is read.
+// Splits the words of an instruction: removes quotes, and reads the form with brackets.
 std::optional<std::vector<std::string>> docker_words(const std::string& rest);
 
 // Of a RUN: what is left to do, and the packages of Debian and of Python that it would install. A command in a shell of

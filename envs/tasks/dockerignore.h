@@ -1,4 +1,4 @@
-// What .dockerignore leaves out of the context of a build.
+// Rules of .dockerignore, which exclude files from a build context.
 #pragma once
 
 #include <string>

@@ -9,7 +9,7 @@
 
 namespace tandem::envs {
 
-// What a repository of some size has; less than what is collected of a workspace at the end.
+// Limits for a medium-sized repository; below those of files collected from a workspace.
 inline constexpr size_t kMostTaskFiles = 8'000;
 inline constexpr uint64_t kMostTaskBytes = uint64_t{24} << 20;
 

@@ -35,8 +35,8 @@ Result<std::map<std::string, std::string>> read_git_objects(const fs::path& repo
 // Where git keeps what it knows of `repository`, bare or a checkout. kNotFound where that is none.
 Result<fs::path> git_folder_of(const fs::path& repository);
 
-// What a command line of git says there, at most so many bytes within so many seconds, with the repository's own
-// settings kept from whatever can run or fetch. kNotFound with git's words where it fails.
+// Output of a git command there, limited in bytes and seconds, with the repository's own settings kept from whatever
+// can run or fetch. kNotFound with git's words where it fails.
 Result<std::string> run_git(const fs::path& git_folder, const std::string& line, size_t most, double seconds);
 
 }  // namespace tandem::envs

@@ -1,7 +1,7 @@
 // Tasks in Harbor's form (1.0 to 1.3): a folder with task.toml, instruction.md, environment/, tests/ and solution/.
 //
-// What a sandbox cannot give is refused by name and line: other services, GPUs, users.
-// docs/environments.md has the list.
+// Features that a sandbox lacks are refused by name and line: other services, GPUs, users. docs/environments.md has the
+// list.
 #pragma once
 
 #include <optional>

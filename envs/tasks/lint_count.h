@@ -5,8 +5,8 @@
 
 namespace tandem::envs {
 
-// Of the files that are new or other than they were, in a fresh sandbox of `backend` by read_lints. A problem that only
-// moved to another line is no new one. 0 where no linter is known for any of them.
+// Counts new problems in files that are new or changed, by read_lints in a fresh sandbox of `backend`. A problem that
+// only moved to another line is no new one. 0 where no linter is known for any of them.
 Result<int> count_new_lints(const Files& before, const Files& after, SandboxBackend& backend, SandboxHolder holder);
 
 // The problems that a report of read_lints lists, without their lines and columns, sorted.

@@ -15,7 +15,7 @@ class Mistakes {
   void add(const std::string& file, int line, const std::string& what);
   bool empty() const { return count_ == 0; }
   size_t count() const { return count_; }
-  // What was added, a line each; then there is nothing left.
+  // Returns the collected lines, and clears them.
   std::vector<std::string> take();
   // kInvalid with a line for each of them, the first hundred; ok where there are none.
   Status status() const;

@@ -1,4 +1,4 @@
-// What tasks need of this machine beside their files.
+// Requirements of tasks on this machine beside their files.
 //
 // Thread safety: all of it.
 #pragma once

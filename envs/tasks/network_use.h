@@ -11,7 +11,7 @@
 
 namespace tandem::envs {
 
-// What a command line would use the network by: "pip install"; empty where it is not known to.
+// The part of a command line that would use the network: "pip install"; empty where it is not known to.
 std::string network_user(std::string_view command);
 
 // The same of a program in Python: what it runs (`subprocess`, `os.system`), pip, and functions that fetch an address.

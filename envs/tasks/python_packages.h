@@ -1,4 +1,4 @@
-// What `pip install` in a script would install, as names that can be looked for on this machine.
+// Packages that `pip install` in a script would install, as names to look up on this machine.
 //
 // Pure functions, but for python_package_is_there(). Thread safety: all of it.
 #pragma once

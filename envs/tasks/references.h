@@ -10,7 +10,7 @@
 
 namespace tandem::envs {
 
-// What becomes of "$NAME" and "${NAME}" where NAME is not set.
+// How "$NAME" and "${NAME}" expand where NAME is not set.
 enum class Unset : uint8_t {
   kEmpty,
   kRefused,

@@ -15,7 +15,7 @@
 
 namespace tandem::envs {
 
-// What a sandbox for grading begins with.
+// Initial files of a sandbox for grading.
 struct Place {
   Files files;
   std::set<std::string> programs = {};

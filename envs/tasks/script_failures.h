@@ -21,8 +21,8 @@ std::string missing_program(const CommandCheck& check, std::string_view output,
 // Whether bash stumbles over line ends of Windows in a script of this check.
 bool has_windows_lines(const CommandCheck& check);
 
-// What else went wrong in a script of tests by itself, in words that follow its name: line ends of Windows in a script
-// that it runs, a script that is no program. Empty where nothing did.
+// Other failures of a test script itself, in words that follow its name: line ends of Windows in a script that it runs,
+// a script that is no program. Empty where nothing did.
 std::string failure_of_script(const CommandCheck& check, std::string_view output);
 
 }  // namespace tandem::envs

@@ -111,7 +111,7 @@ struct Expectation {
 // How long the programs of a check may run together.
 double seconds_of(const Expectation& expectation);
 
-// What an expert does: calls turn by turn, then what it says. Used for demonstrations and to prove a task solvable.
+// The actions of an expert: calls turn by turn, then the answer. Used for demonstrations and to prove a task solvable.
 struct Solution {
   Files files;  // put in beside the calls, where these need some
   std::vector<std::vector<Call>> turns;
@@ -159,7 +159,7 @@ struct Task {
   // Puts what is of this step in its place.
   void begin_step(size_t number);
 
-  // What it was composed from, for the proofs that splits share nothing.
+  // Parts that the task was composed from, for the proofs that splits share nothing.
   std::string wording;                  // the instruction with its slots unfilled
   std::vector<std::string> vocabulary;  // the words that names and values were made of
   std::vector<std::string> formats;     // file formats, by extension

@@ -1,5 +1,5 @@
-// What the workspace of a task begins with where that is more than a task's own files may be: a folder, an archive or a
-// commit of a git repository on this machine.
+// The base of a workspace that is too large for a task's own files: a folder, an archive or a commit of a git
+// repository on this machine.
 //
 // It is unpacked once, into $XDG_CACHE_HOME/tandem/bases (~/.cache) by its digest, and shared by all episodes
 // (envs/sandbox/base_tree.h). `tandem cache prune` removes those that were not used for long; a base that is not there

@@ -1,4 +1,4 @@
-// What a folder with a task of Terminal-Bench's first version is known by, and what in it is hidden from the model.
+// Recognises a task folder of Terminal-Bench's first version, and names its files that are hidden from the model.
 #pragma once
 
 #include <span>

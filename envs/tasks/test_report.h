@@ -1,4 +1,4 @@
-// What pytest and unittest print, as names of tests and how they ended.
+// Parses output of pytest and unittest into names of tests and their results.
 //
 // Read are pytest's summary (-rA) and its verbose lines (-v), and unittest's verbose lines (-v). A name is as its
 // runner writes it: "tests/test_a.py::test_b[1]", "test_b (tests.test_a.TestA)". Pure functions; bounded by their
@@ -15,8 +15,8 @@ namespace tandem::envs {
 
 enum class TestEnd : uint8_t { kPassed, kSkipped, kFailed };  // an expected failure is a pass
 
-// Of tests that were reported more than once, the worst end. Names with spaces are there up to the first one, too: so
-// the data sets write them that were made with a simpler reader.
+// A test that was reported more than once has its worst result. Names with spaces are there up to the first one, too:
+// so the data sets write them that were made with a simpler reader.
 using TestReport = std::map<std::string, TestEnd, std::less<>>;
 
 TestReport read_test_report(std::string_view output);
@@ -27,7 +27,7 @@ void add_to(TestReport& report, std::string_view name, TestEnd end);
 // The one form of a name that runners of several versions write in several ways.
 std::string test_name(std::string_view written);
 
-// Of these tests, or of all that were reported where none are named; 0 where there are none.
+// The share of these tests that passed, or of all reported ones where none are named; 0 where there are none.
 double share_that_passed(const TestReport& report, std::span<const std::string> wanted);
 
 // Why these tests have not all passed, in words; empty where they have. None named: all that were reported, at least

@@ -1,4 +1,4 @@
-// What a script that grades a task has left behind, as Harbor reads it, and that it has given no verdict.
+// Reads the result that a grading script has left behind, as Harbor does, and detects a missing verdict.
 //
 // Pure functions.
 #pragma once

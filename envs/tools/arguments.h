@@ -8,7 +8,7 @@
 
 namespace tandem::envs {
 
-// What is wrong with `arguments` and what would be right, or empty. Knows the parts of JSON Schema that the tools use:
+// The mistakes in `arguments` with their corrections, or empty. Knows the parts of JSON Schema that the tools use:
 // objects with `properties` and `required`, arrays with `items` and `minItems`, strings, integers, numbers and booleans
 // with `enum` and `minimum`.
 std::string check_arguments(std::string_view tool, const Json& schema, const Json& arguments);

@@ -1,4 +1,4 @@
-// What the last commit of a git repository holds, as files beside the workspace.
+// Extracts the last commit of git repositories to a folder beside the workspace.
 #pragma once
 
 #include <filesystem>

@@ -21,7 +21,7 @@ class EditableText {
 
   const std::string& text() const { return text_; }
 
-  // What a model gives for this file, in the same form.
+  // Converts a model's text for this file to the same form.
   std::string adapted(std::string_view given) const;
 
   // The file with `edited` in place of text(). New lines end as the lines that they stand in place of, or beside.
@@ -33,7 +33,7 @@ class EditableText {
   std::vector<bool> windows_;  // of each line end, whether it is \r\n; empty where none is
 };
 
-// Of each line of `after`, which one of `before` it is, in order; kNewLine where it is none.
+// Maps each line of `after` to its line in `before`, in order; kNewLine for a new one.
 inline constexpr size_t kNewLine = static_cast<size_t>(-1);
 std::vector<size_t> lines_that_stay(const std::vector<std::string_view>& before,
                                     const std::vector<std::string_view>& after);

@@ -26,14 +26,14 @@ ToolOutcome tool_bash(const ToolContext& context, const Json& arguments);
 ToolOutcome tool_str_replace_based_edit_tool(const ToolContext& context, const Json& arguments);
 ToolOutcome tool_edit_file(const ToolContext& context, const Json& arguments);
 
-// What read_file does, for tools that ask in words of their own.
+// Implements read_file, for tools with other argument names.
 struct LineRange {
   size_t first = 1, count = std::numeric_limits<size_t>::max();  // lines, from 1
   std::string_view first_name = "offset";                        // what the model calls `first`
 };
 ToolOutcome read_lines_of(const ToolContext& context, const std::string& path, const LineRange& range);
 
-// What search_replace does, for tools that ask in words of their own; the names are what errors call things.
+// Implements search_replace, for tools with other argument names; errors use those names.
 struct Replacement {
   std::string path, old_text, new_text;
   bool all = false;
@@ -52,8 +52,8 @@ Status replace_content(const std::filesystem::path& path, std::string_view conte
 // like it.
 std::string nearest_lines(std::string_view content, std::string_view text);
 
-// What follows where `old_text`, which the model calls `old_name`, was not found in `content`: the nearest lines, and
-// what nobody sees of the difference: bytes that are no UTF-8, letters that look alike.
+// The hint where `old_text` (the argument `old_name`) was not found in `content`: the nearest lines, and what nobody
+// sees of the difference: bytes that are no UTF-8, letters that look alike.
 std::string why_not_there(std::string_view content, std::string_view old_text, std::string_view old_name);
 
 // `text` with every `from`, which is not empty, replaced by `to`.

@@ -26,7 +26,7 @@ struct Linter {
   bool takes_many = true;  // files in one run; else one, and findings may lack its path
 };
 
-// What a linter prints that nobody knows here: "PATH:LINE[:COLUMN]: [error|warning|note:] MESSAGE [CODE]".
+// Parses output of an unknown linter: "PATH:LINE[:COLUMN]: [error|warning|note:] MESSAGE [CODE]".
 std::vector<Lint> read_any_linter(std::string_view output);
 
 // A language, known by the endings of file names.

@@ -31,14 +31,14 @@ std::string bound_output(std::string_view text, size_t limit, bool& truncated);
 // The length of the valid UTF-8 sequence at the start of `bytes`, which are some; 0 where there is none.
 size_t utf8_length(std::string_view bytes);
 
-// What a terminal would show in the end of what a program printed: what is printed over (\r, backspace) is gone, and
-// neither titles (OSC) nor bells are there. Its line ends stay.
+// The final text on a terminal after a program's output: overwritten text (\r, backspace) is removed, and neither
+// titles (OSC) nor bells are there. Its line ends stay.
 std::string as_on_terminal(std::string_view bytes);
 
 // Valid UTF-8 with line ends \n: broken sequences and control characters become U+FFFD, colour codes go.
 std::string make_printable(std::string_view bytes);
 
-// What a foreign program said, for a log or a terminal: make_printable() on one line, its middle cut out beyond 600
+// Output of a foreign program for a log or a terminal: make_printable() on one line, its middle cut out beyond 600
 // bytes.
 std::string quotable(std::string_view bytes);
 // The same of the message of an error that quotes one; code and hint stay.

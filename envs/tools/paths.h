@@ -23,7 +23,7 @@ std::filesystem::path real_root(const ToolContext& context);
 // `path` below the root as a model would write it: "src/a.py".
 std::string shown(const ToolContext& context, const std::filesystem::path& path);
 
-// What to say of a file that is not there: the nearest name, or what its folder holds.
+// The hint for a missing file: the nearest name, or the entries of its folder.
 std::string missing_file(const ToolContext& context, std::string_view path);
 
 // Files below the root as shown, sorted, without .git; at most `limit` of them.

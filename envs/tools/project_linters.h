@@ -27,9 +27,9 @@ struct ProjectLinter {
   Linter as_linter() const;  // refers to this one
 };
 
-// What such a file says. kInvalid with what is wrong in it, for a model.
+// Parses such a file. kInvalid, with the mistake in words for a model.
 Result<std::vector<ProjectLinter>> parse_project_linters(std::string_view text);
-// Those of the workspace at `root`; none where there is no such file.
+// The linters of the workspace at `root`; none where there is no such file.
 Result<std::vector<ProjectLinter>> project_linters(const std::filesystem::path& root);
 
 }  // namespace tandem::envs

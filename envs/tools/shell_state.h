@@ -34,7 +34,7 @@ class ShellKeeper {
   ShellKeeper(const ShellKeeper&) = delete;
   ShellKeeper& operator=(const ShellKeeper&) = delete;
 
-  // What bash wrote down; nothing where it did not, not all of it, or more than 1 MiB.
+  // Reads the state that bash wrote; empty where it is missing, incomplete or larger than 1 MiB.
   std::optional<ShellState> take() const;
 
  private:

@@ -58,7 +58,7 @@ struct Tool {
   std::string_view parameters;   // JSON Schema of an object, as text
   ToolEffect effect;
   ToolOutcome (*run)(const ToolContext& context, const Json& arguments);
-  // Of a tool of several commands: the one, by its argument `command`, that only reads. Empty: none.
+  // For a tool of several commands: the value of `command` that only reads. Empty: none.
   std::string_view reading_command = {};
 };
 
@@ -79,7 +79,7 @@ const Tool* find_tool(std::string_view name);
 // a name that is none, one that is there twice, and codebase_search without an encoder.
 Result<std::vector<std::string>> choose_tools(std::span<const std::string> names, WithSearch search = WithSearch::kNo);
 
-// What a call with these arguments does, which need not have been checked: a tool of several commands may only read.
+// The effect of a call with these (perhaps unchecked) arguments: some commands of a tool only read.
 ToolEffect effect_of(const Tool& tool, const Json& arguments);
 
 // The OpenAI `tools` array.

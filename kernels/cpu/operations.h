@@ -18,7 +18,7 @@
 
 namespace tandem::kernels {
 
-// What inference needs, in one number format of activations and weights.
+// Operations of inference, in one number format of activations and weights.
 template <typename T>
 struct ForwardOperations {
   void (*pack)(ThreadPool&, const T* weight, int n, int k, T* packed);

@@ -76,7 +76,7 @@
   X(combine_backward, CombineBackward)               \
   X(k_grouped_gemm, KGroupedGemm)
 
-// Those with a function tandem_cuda_OPERATION_workspace.
+// Operations with a function tandem_cuda_OPERATION_workspace.
 #define TANDEM_CUDA_WORKSPACES(X) \
   X(rms_norm_backward)            \
   X(head_norm_backward)           \

@@ -40,7 +40,7 @@ enum Trouble {
 
 class Device;
 
-// What was captured; shared with the work of its launches.
+// A captured graph; shared with its launches.
 struct Graph {
   std::vector<std::function<void()>> work;
   uint64_t kernels = 0;  // of the work

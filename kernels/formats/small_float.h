@@ -1,5 +1,5 @@
-// What binary floats of a few bits share: a sign, an exponent with a bias, a mantissa, denormals below the least
-// exponent. Each format's header adds what its largest codes mean.
+// Common parts of binary floats of a few bits: a sign, an exponent with a bias, a mantissa, denormals below the least
+// exponent. Each format's header adds the meaning of its largest codes.
 //
 // A magnitude is a code without its sign. Exact: no arithmetic on floats, so no rounding mode and no flushing of
 // denormals has a say, at compile time and at run time alike. Pure functions; any thread.

@@ -1,4 +1,4 @@
-// What a product of MXFP8 is: one element of it, in the order in which block-scaled tensor cores take its blocks.
+// One element of an MXFP8 product, in the order in which block-scaled tensor cores take its blocks.
 //
 // A sum of 32 products of E4M3 takes 41 bits at most, so a block is exact in double, and so is its product with powers
 // of two. Between blocks the sum is an fp32, rounded to nearest, ties to even. Pure functions; any thread.

@@ -1,4 +1,4 @@
-// What quantize.h makes of a block, bit for bit, for blocks of any shape. Pure functions; any thread.
+// The reference of quantize.h for one block of any shape, bit for bit. Pure functions; any thread.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What one tensor core instruction of Hopper makes of a row and a column, bit for bit, as an H200 was seen to do it
+// The result of one tensor core instruction of Hopper for a row and a column, bit for bit, as observed on an H200
 // (tests/golden/make_tensor_cores.cu records it).
 //
 // The products are exact. They and the accumulator are aligned at the largest exponent of a term, which for a product

@@ -1,4 +1,4 @@
-// What `response_format` and `tool_choice` of a request ask for, as grammars.
+// Compiles `response_format` and `tool_choice` of a request to grammars.
 //
 // Pure functions; what they return is immutable and may be shared by any number of matchers.
 #pragma once

@@ -32,10 +32,10 @@ class Dfa {
 
   // All texts of `least` to `most` characters.
   static Result<Dfa> of_length(uint32_t least, std::optional<uint32_t> most);
-  // What both accept. kExhausted where that takes more than kMaxEntries.
+  // The intersection. kExhausted where that takes more than kMaxEntries.
   static Result<Dfa> intersection(const Dfa& a, const Dfa& b);
 
-  // What it does not accept.
+  // The complement.
   static Dfa complement(const Dfa& a);
 
   bool empty() const { return empty_; }  // accepts nothing

@@ -1,4 +1,4 @@
-// What a constrained text may be, compiled: values by schema, and around them, for tool calls, the tags of a dialect.
+// The compiled grammar of a constrained text: values by schema, and around them, for tool calls, the tags of a dialect.
 //
 // Nodes are values; they refer to each other by number, so a recursive schema is a cycle. Every node has the least
 // depth of brackets that a value of it needs, so that whoever follows the grammar never begins what cannot be ended

@@ -1,7 +1,7 @@
 // JSON Schema as a grammar.
 //
-// What schemas say together (allOf, $ref beside keywords, properties of several branches) is taken as one conjunction,
-// and anyOf and oneOf as the alternatives of its value. Each distinct conjunction becomes one node, so recursion ends.
+// Schemas that apply together (allOf, $ref beside keywords, properties of several branches) become one conjunction, and
+// anyOf and oneOf as the alternatives of its value. Each distinct conjunction becomes one node, so recursion ends.
 // Bounded: kMaxNodes nodes, kMaxAlternatives of one value, kMaxReadings schemas read in all.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What a conjunction of JSON Schemas says of a value, keyword by keyword, before it becomes nodes of a grammar.
+// Keywords of a conjunction of JSON Schemas about a value, before it becomes nodes of a grammar.
 #pragma once
 
 #include <map>

@@ -58,7 +58,7 @@ class TokenShapes {
     std::vector<uint32_t> ends;                                        // nodes of the trie in which the string is over
     std::map<std::string, std::vector<TokenId>, std::less<>> partial;  // that end within a character, by its bytes
   };
-  // What a rule calls a character; nothing where it never has one.
+  // The label of a character in a rule; empty where the rule never allows it.
   using Labels = std::function<std::optional<uint32_t>(char32_t character, bool escaped)>;
 
   TokenShapes(const TokenTrie& trie, size_t mask_words, bool (*keep)(uint8_t))
@@ -86,8 +86,8 @@ class TokenShapes {
   mutable std::map<std::vector<uint32_t>, TokenBranches> behind_;  // by the nodes whose ends they are
 };
 
-// What can come behind white space where a constraint takes it: values, what separates them, and tags of calls. Words,
-// most of what comes behind a space in a vocabulary, cannot.
+// Tokens that can follow white space where a constraint allows it: values, separators, and tags of calls. Words, most
+// tokens after a space in a vocabulary, cannot.
 bool follows_space(uint8_t byte);
 
 }  // namespace tandem::model::constraint

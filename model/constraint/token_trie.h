@@ -69,7 +69,7 @@ class TokenTrie {
   uint64_t serial_;
 };
 
-// What follows several nodes of tries: laid over each other, but for large ones, which stay where they are.
+// The union of the subtrees of several trie nodes; large subtrees are referenced, not copied.
 //
 // Thread safety: a value.
 class TokenBranches {

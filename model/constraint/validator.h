@@ -15,8 +15,8 @@
 
 namespace tandem::model::constraint {
 
-// Of the first that are wrong, at most 20, each with its place: "/age: 3.5 is not of the type integer". None: it is
-// valid. kInvalid where the schema itself cannot be followed.
+// The first violations, at most 20, each with its place: "/age: 3.5 is not of the type integer". None: it is valid.
+// kInvalid where the schema itself cannot be followed.
 Result<std::vector<std::string>> schema_errors(const Json& schema, const Json& value);
 
 }  // namespace tandem::model::constraint

@@ -32,7 +32,7 @@ struct InnerState {
   bool less = false;
 };
 
-// What tokens do in such a state.
+// Effects of tokens in such a state.
 struct InnerTokens {
   std::vector<TokenId> accepted;  // that stay inside
   std::vector<uint64_t> bits;     // instead, where they are many

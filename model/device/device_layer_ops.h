@@ -69,7 +69,7 @@ class DeviceLayerOps : public BasicOps<kernels::OnDevice<T>> {
   Status embed_rows(kernels::OnDevice<int32_t>* tokens, const Tensor& out);
   // Row ids[i] of x to row i of `out`.
   Status pick_rows(const Tensor& x, kernels::OnDevice<int32_t>* ids, const Tensor& out);
-  // Of rows [x.rows][x.columns] at `in`, as `x` describes them, to `out`.
+  // Normalizes rows [x.rows][x.columns] at `in`, as `x` describes them, to `out`.
   Status norm_rows(const Tensor& x, Element* in, int weight, Element* out);
   Status gate_rows(const Tensor& gate_up, Element* in, Element* out);
   Status add(Element* x, Element* y, size_t count);

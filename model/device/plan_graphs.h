@@ -22,7 +22,7 @@
 
 namespace tandem::model {
 
-// What the work of a plan follows from, but for what lies in its packet.
+// The shape of a plan's work; all other inputs lie in its packet.
 struct PlanShape {
   int rows = 0, draws = 0;
   bool drawn = false;             // whether the draws belong to the work

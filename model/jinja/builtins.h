@@ -1,6 +1,6 @@
 // Filters, tests, methods and operators of the template language, each as jinja2 and Python define it.
 //
-// What would change a value in place (list.append, dict.update) is refused, as in transformers' immutable sandbox.
+// Functions that change a value in place (list.append, dict.update) are refused, as in transformers' immutable sandbox.
 #pragma once
 
 #include <string>

@@ -16,7 +16,7 @@
 
 namespace tandem::model::jinja {
 
-// What a parser of statements is made on: the tokens with a place among them, and their expressions.
+// The base of the statement parser: a position in the tokens, and the parser of expressions.
 class ExpressionParser {
  protected:
   explicit ExpressionParser(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}

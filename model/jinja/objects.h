@@ -18,8 +18,8 @@ inline constexpr const char* kOwn = "\x01";
 // The field that is called for what is not there yet: loop.last and its kind, which look ahead.
 inline constexpr const char* kAhead = "\x02";
 
-// What a loop goes over. A condition is asked when an element's turn comes, or when `loop` looks ahead, as in jinja2:
-// it may read what the body has set.
+// The sequence of a loop. A condition is evaluated when an element's turn comes, or when `loop` looks ahead, as in
+// jinja2: it may read what the body has set.
 class LoopElements {
  public:
   // No condition takes all.

@@ -73,9 +73,9 @@ class Value {
   enum class View : uint8_t { kKeys, kValues, kItems };
   static Value view(List list, View view);  // what a dict's keys, values and items give
   static Value range(List list);            // of numbers
-  // What map, select and their kind give: it is gone through once, and counts as true.
+  // A result of map, select and the like: it can be iterated once, and counts as true.
   static Value once(List list);
-  // What groupby gives: a tuple of two, whose elements are also `grouper` and `list`.
+  // A result of groupby: a tuple of two, whose elements are also `grouper` and `list`.
   static Value group(Value grouper, List list);
   static Value from_json(const Json& json);
   static Value whole_number(std::string digits);  // of any size: a minus or none, digits, no leading zeros
@@ -119,8 +119,8 @@ class Value {
 
   std::string why() const;  // of an undefined value: what is missing
 
-  // What a loop goes over: elements, keys, characters; nothing of an undefined value, and of what was gone through once
-  // already. TemplateError where only jinja2 knows what is left.
+  // Items for a loop: elements, keys, characters; none for an undefined value and for an exhausted iterator.
+  // TemplateError where only jinja2 knows the remaining items.
   List elements() const;
   // The first of them, which alone is taken; undefined where there is none.
   Value first() const;

@@ -32,8 +32,8 @@ class CallScanner {
   std::string arguments_;
 };
 
-// What may begin calls in the text of a dialect, and malformed ones. Llama's also begin where the text does, with a
-// brace.
+// Marks that may begin calls, or malformed calls, in the text of a dialect. Llama's also begin where the text does,
+// with a brace.
 std::vector<std::string_view> opening_marks(ToolDialect dialect);
 std::unique_ptr<CallScanner> make_call_scanner(ToolDialect dialect, std::shared_ptr<const OfferedTools> offered);
 

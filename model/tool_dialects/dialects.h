@@ -13,7 +13,7 @@ namespace tandem::model {
 
 using Offered = std::shared_ptr<const OfferedTools>;
 
-// What the dialect's own parser below finds; blocks of reasoning are nothing to it.
+// Parses with the dialect's own parser below, which ignores blocks of reasoning.
 ParsedMessage parse_by_dialect(ToolDialect dialect, std::string_view text, const Offered& offered);
 
 // Whether a closing tag at `at`, outside of calls, ends what was meant as one: `from` is where the text behind the call
@@ -30,7 +30,7 @@ std::string format_glm4(std::string_view name, const Json& arguments);
 
 // Moves `at` over what stands between calls, tags included; whether there was a tag.
 bool skip_to_llama_call(std::string_view text, size_t& at);
-// What follows the first call, or the mark: calls alone, whatever their names.
+// Parses the text after the first call, or after the mark: only calls, of any name.
 ParsedMessage parse_more_llama3(std::string_view text);
 ParsedMessage parse_llama3(std::string_view text, const Offered& offered);
 std::string format_llama3(std::string_view name, const Json& arguments);

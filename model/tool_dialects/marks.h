@@ -5,7 +5,7 @@
 
 namespace tandem::model {
 
-// What stands at a mark that may begin a call.
+// The content at a mark that may begin a call.
 enum class CallMark : uint8_t { kCall, kText, kUndecided };
 
 inline constexpr std::string_view kToolCall = "<tool_call>";

@@ -12,7 +12,7 @@ namespace tandem::model {
 
 class ObjectWatch {
  public:
-  // What begins at `begin` of the text.
+  // Watches the object that begins at `begin` of the text.
   explicit ObjectWatch(size_t begin) : at_(begin), begin_(begin) {}
 
   // Its end, where it is there.

@@ -1,4 +1,4 @@
-// What dialects are read with.
+// Helpers of the dialect parsers.
 #pragma once
 
 #include <initializer_list>

@@ -1,4 +1,4 @@
-// What Llama 3.1 and later write behind <|python_tag|> beside JSON: NAME.call(key=value, ..) for a built-in tool, or
+// Output of Llama 3.1 and later after <|python_tag|> that is not JSON: NAME.call(key=value, ..) for a built-in tool, or
 // code for the interpreter (Llama's model card; llama-stack reads both so).
 #pragma once
 

@@ -22,7 +22,7 @@ class CoderReader : public TagReader {
   bool follow_tags(std::string_view text, bool whole);
   bool read_word(std::string_view text, bool whole);
   bool read_value(std::string_view text, bool whole);
-  // What the mark at `scan_` is: the end of the value, that of another call, nothing, or not known yet.
+  // The meaning of the mark at `scan_`: the end of the value, that of another call, none, or not known yet.
   enum class Mark : uint8_t { kNone, kEnd, kUndecided, kMissingEnd };
   Mark mark_at(std::string_view text, bool whole);
   Mark call_behind(std::string_view text, size_t at, bool whole);

@@ -1,4 +1,4 @@
-// What readers of calls in tags share: a call is read part by part while it is written, and the same reader, given the
+// The base of readers of calls in tags: a call is read part by part while it is written, and the same reader, given the
 // whole text, is the dialect's parser.
 #pragma once
 

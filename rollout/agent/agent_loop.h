@@ -1,7 +1,7 @@
-// The agent's loop: what to do after each message of the model and each round of calls, and when it is over.
+// The agent's loop: decides the next action after each message of the model and each round of calls, and the end.
 //
-// Pure: no clock, socket, thread or sandbox inside. The shell (agent_session.h) carries out the actions and says how
-// they went. At most one piece of work is under way: TakeTurn or RunCalls begins it, TurnTaken, CallsReturned or
+// Pure: no clock, socket, thread or sandbox inside. The shell (agent_session.h) carries out the actions and reports
+// their results. At most one piece of work is under way: TakeTurn or RunCalls begins it, TurnTaken, CallsReturned or
 // WorkFailed ends it. AgentOver comes once, is the last action, and never while work is under way.
 //
 // Thread safety: none; one owner.
@@ -36,10 +36,10 @@ enum class AgentEnd : uint8_t {
   kTime,         // no time was left
   kCircles,      // the same over and over
   kInterrupted,  // somebody asked to stop
-  kFailed,       // the model or the sandbox could not be had
+  kFailed,       // the model or the sandbox failed
 };
 std::string_view to_string(AgentEnd end);  // "answered"
-// Whether it came to its end by itself: the first two.
+// Whether the agent ended by itself: the first two.
 inline bool is_whole(AgentEnd end) { return end <= AgentEnd::kChanged; }
 
 struct AgentBegins {};
@@ -77,7 +77,7 @@ class AgentLoop {
   explicit AgentLoop(const AgentLimits& limits) : limits_(limits) {}
 
   std::vector<AgentAction> step(const AgentEvent& event, Time now);
-  // When TimePassed is to be said; nothing where nothing is waited for but work.
+  // The time at which to send TimePassed; empty where only work is pending.
   std::optional<Time> deadline() const;
 
  private:

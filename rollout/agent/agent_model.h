@@ -1,4 +1,4 @@
-// Who takes the turns of an agent: our own engine, or a server.
+// The model of an agent: our own engine, or a server.
 //
 // Ownership: a model holds the whole conversation, from its opening messages to the last turn. Thread safety: none; one
 // turn at a time, on any thread.
@@ -34,24 +34,24 @@ struct AgentTurn {
   std::string cut_by;                 // the limit that it was cut at; empty: it ended by itself
   std::string model;                  // that answered
   TokenUse use;
-  // Of our own engine: what it saw, what it said, and how likely that was.
+  // Of our own engine: prompt, sampled tokens, and their logprobs.
   std::vector<int32_t> prompt_ids, completion_ids;
   std::vector<float> logprobs;
 };
 
-// What is heard while a turn is taken, on the thread that takes it.
+// Callbacks during a turn, on the thread that takes it.
 struct TurnListener {
   std::function<void(std::string_view text)> text;       // the next piece, of whole characters; calls are left out
-  std::function<void(const std::string& note)> trouble;  // what went wrong and what is done about it
+  std::function<void(const std::string& note)> trouble;  // a problem, and how it is handled
 };
 
 class AgentModel {
  public:
   virtual ~AgentModel() = default;
   virtual std::string name() const = 0;
-  // What every turn follows.
+  // The messages before the first turn.
   virtual const std::vector<envs::Message>& opening() const = 0;
-  // The OpenAI array of the tools that the model is told of.
+  // The tools that are offered to the model, as OpenAI's array.
   virtual const Json& tools() const = 0;
   // The next turn, after `replies` to the calls of the one before. kCancelled soon after `stop` was asked for.
   virtual Result<AgentTurn> turn(std::span<const envs::ToolOutcome> replies, const TurnListener& listener,

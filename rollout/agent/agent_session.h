@@ -1,5 +1,5 @@
-// An agent at work: the shell around the loop. It asks the model, runs the calls, tells whoever listens, keeps what
-// happened, and decides nothing.
+// An agent at work: the shell around the loop. It asks the model, runs the calls, notifies the listener and keeps the
+// record. The loop makes the decisions.
 //
 // Thread safety: run_agent returns once everything that it started has ended. The listener is told from several
 // threads, one at a time.

@@ -1,5 +1,4 @@
-// Answers of an OpenAI-compatible server (/v1/chat/completions), streamed or whole, read from bytes that nobody vouches
-// for.
+// Parses answers of an OpenAI-compatible server (/v1/chat/completions), streamed or whole, from untrusted bytes.
 //
 // Thread safety: none; one owner. Memory: bounded by the limits below and what the HTTP client lets through.
 #pragma once
@@ -20,8 +19,8 @@ inline constexpr size_t kMostChatCalls = 128;  // of one answer
 
 struct ChatCall {
   std::string id, name;
-  std::string arguments;         // as the model wrote them: JSON, it is hoped
-  Json others = Json::object();  // fields that only the server knows
+  std::string arguments;         // as the model wrote them, perhaps invalid JSON
+  Json others = Json::object();  // unknown fields
 };
 
 struct ChatAnswer {
@@ -29,7 +28,7 @@ struct ChatAnswer {
   Json parts = Json::array();  // the content as it came, for servers that have more in it than text
   std::string refusal;         // the model's words where it will not answer
   std::vector<ChatCall> calls;
-  // Fields of the message that only the server knows, reasoning among them: it wants them back with the message.
+  // Unknown fields of the message, such as reasoning; they are sent back with the message.
   Json others = Json::object();
   TokenUse use;
 };
@@ -37,8 +36,8 @@ struct ChatAnswer {
 // The chunks of a stream, one after the other.
 class ChatAnswerReader {
  public:
-  // The data of one event. kCorrupt for what is no chunk, kUnavailable, with its words, for an error of the server's.
-  // Characters that are cut in two by the end of an event are put together.
+  // Takes the data of one event. kCorrupt for anything but a chunk; kUnavailable, with the server's message, for an
+  // error of the server. Characters that are split between events are joined.
   Status take(std::string_view data);
   const std::string& content() const { return answer_.content; }
   // The answer; kCorrupt where the stream broke off before the end of it, or nothing came.
@@ -54,21 +53,21 @@ class ChatAnswerReader {
   bool done_ = false;
 };
 
-// A whole answer. The same errors.
+// Parses a whole answer, with the same errors.
 Result<ChatAnswer> read_chat_answer(std::string_view body);
 
-// What a server says about a refusal, printable and in bounds; its status where it says nothing.
+// The server's message about a refusal, printable and bounded; its status where there is none.
 std::string words_of_error(int status, std::string_view body);
 
 // Calls as the sandbox takes them: malformed ones as an error for the model to read. Ids are made where they are
 // missing or double.
 void put_calls(const ChatAnswer& answer, int turn, AgentTurn& out);
 
-// Makes calls of what an answer without calls says in its text, as servers hand it on that do not know how their model
-// writes calls: where one of the dialects reads calls of the `tools` there, and nothing that is malformed.
+// Extracts calls from the text of an answer without calls, as sent by servers that do not parse their model's calls.
+// Only where a dialect reads calls of `tools` there and nothing malformed.
 bool take_calls_of_text(const Json& tools, ChatAnswer& answer);
 
-// The message that stands for the answer in the requests that follow, with the fields that only the server knows.
+// The message for the answer in later requests, with its unknown fields.
 Json message_of(const ChatAnswer& answer, const AgentTurn& turn);
 
 }  // namespace tandem::rollout

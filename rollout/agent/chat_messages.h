@@ -1,4 +1,4 @@
-// Turns of a model and what follows them as messages of a chat template, in OpenAI's format.
+// Converts turns of a model, and the replies to them, to messages of a chat template in OpenAI's format.
 //
 // Thread safety: functions of their arguments.
 #pragma once
@@ -13,7 +13,7 @@
 
 namespace tandem::rollout {
 
-// A turn of the model as it is read.
+// A parsed turn of the model.
 struct Said {
   std::string text;                     // outside of calls; the answer where there are none
   std::string reasoning;                // that is no part of the answer
@@ -21,13 +21,13 @@ struct Said {
   friend bool operator==(const Said&, const Said&) = default;
 };
 
-// What follows a turn of the model's: the results of its calls, the words of the user, or both.
+// The reply to a turn of the model: results of its calls, a message of the user, or both.
 struct Reply {
   std::vector<std::string> results;  // one for each call
   std::string instruction;           // of the user; behind results only where it is not empty
 };
 
-// How a chat template wants messages with calls.
+// The format of messages with calls that a chat template expects.
 struct CallNotation {
   envs::ToolListing listing = envs::ToolListing::kInMessages;
   model::ToolDialect dialect = model::ToolDialect::kHermes;
@@ -35,13 +35,13 @@ struct CallNotation {
   bool one_call = false;           // it refuses several in one message
 };
 
-// The id that a call has, or gets: `number` counts those of the turn, or of the conversation.
+// The id of a call, or a new one for it; `number` counts calls of the turn, or of the conversation.
 std::string id_of(const envs::ParsedCall& call, size_t number, const CallNotation& notation);
 
 Json message_of(const envs::Message& message);
-// The assistant's. A call that could not be read stands for itself without its text.
+// The assistant's message. A malformed call is kept without its text.
 Json message_of(const Said& said, const CallNotation& notation);
-// Those of a tool, one for each result, and one of the user's where there were no calls or it has words.
+// Tool messages, one for each result, and a user message where there were no calls or it has text.
 Json messages_of(const Said& said, const Reply& reply, const CallNotation& notation);
 
 }  // namespace tandem::rollout

@@ -1,5 +1,5 @@
-// A conversation that outgrows its room: when the model is asked to sum it up, and how it goes on from its summary. The
-// same in training, in evaluations and in the agent.
+// Compaction of a conversation that outgrows its context: when the model is asked for a summary, and how the
+// conversation continues from it. The same in training, evaluations and the agent.
 //
 // Thread safety: functions of their arguments.
 #pragma once
@@ -17,16 +17,17 @@ namespace tandem::rollout {
 // `tokens`: of the conversation, with those that its next turn would begin with. `done`: summaries so far.
 bool is_compaction_due(const envs::Compaction& compaction, size_t tokens, uint32_t done);
 
-// What follows `turn` instead of the next one: the results of its calls, and the request. Where the template takes no
-// message of the user's behind results, the request stands at the end of the last of them. Fails as next_turn().
+// Tokens that follow `turn` instead of the next turn: the results of its calls, and the request for a summary. Where
+// the template takes no user message after results, the request is appended to the last result. Errors are those of
+// next_turn().
 Result<NextTurn> ask_for_summary(const Conversation& conversation, const envs::Compaction& compaction,
                                  std::span<const int32_t> turn, const Said& said, Reply reply, const Json& tools);
 
-// What the model said when it was asked: its words, or the whole turn where there are none outside of calls, which are
-// not run. Empty where it said nothing at all.
+// The summary in the model's turn: its text, or the whole turn where it has no text outside of calls (which are not
+// run). Empty for an empty turn.
 std::string summary_in(const Conversation& conversation, std::span<const int32_t> turn, const Json& tools);
 
-// The opening once more, with the summary behind the task, and the instruction of a later step of it behind that.
+// The opening with the summary after the task, followed by the instruction of a later step.
 envs::Opening opening_after(envs::Opening opening, const envs::Compaction& compaction, std::string_view summary,
                             std::string_view instruction);
 

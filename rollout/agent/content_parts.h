@@ -1,4 +1,4 @@
-// Contents of messages that are lists of parts, as servers of others stream them: texts, and what a model thought.
+// Message contents as lists of parts, as other servers stream them: texts and reasoning.
 //
 // Thread safety: values.
 #pragma once
@@ -13,10 +13,11 @@ struct SaidParts {
   std::string text, thinking;
 };
 
-// What a content says, be it a text or a list of parts; parts of other kinds say nothing unless they have a "text".
+// Text and reasoning of a content, which is a string or a list of parts. Parts of other kinds count only if they have a
+// "text".
 SaidParts said_parts(const Json& content);
 
-// The parts of a content that comes in pieces. A part that goes on with the one before it is joined to that.
+// Collects the parts of a streamed content. A part that continues the previous one is joined to it.
 class ContentParts {
  public:
   void add(const Json& piece);
@@ -28,10 +29,10 @@ class ContentParts {
   std::string text_;  // behind those
 };
 
-// Whether nothing is lost where a text stands for the parts.
+// Whether the parts can be replaced by a string without loss.
 bool are_plain_text(const Json& parts);
 
-// Has the parts say `text` behind what is no text.
+// Replaces all texts in the parts by `text`, after parts of other kinds.
 void replace_text(const std::string& text, Json& parts);
 
 }  // namespace tandem::rollout

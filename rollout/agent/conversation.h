@@ -1,5 +1,5 @@
-// Between messages and tokens, in the model's own format: one implementation for training, demonstrations, the agent
-// and evaluations.
+// Converts between messages and tokens in the model's own format: one implementation for training, demonstrations, the
+// agent and evaluations.
 //
 // A conversation is tokens from the start. The prompt is rendered once, with the tools, by the model's chat template;
 // what the model samples is kept as it is and never made into tokens again; what comes after it (the results of its
@@ -58,7 +58,7 @@ class Conversation {
   Result<std::vector<int32_t>> spoken(std::span<const envs::Call> calls, const std::string& answer, const Json& tools,
                                       size_t calls_before = 0) const;
 
-  // What the model said in a turn, without the end token.
+  // The text of a turn, without the end token.
   std::string text_of(std::span<const int32_t> tokens) const;
   const std::vector<int32_t>& end_tokens() const { return config_.eos_tokens; }
   const model::Tokenizer& tokenizer() const { return tokenizer_; }
@@ -74,7 +74,7 @@ class Conversation {
 
   Status find_end();
   Status find_notation();
-  // What a template writes, and the bytes [begin, end) of it that are plain text whatever they look like.
+  // A template's output, with the byte ranges [begin, end) that are plain text and never special tokens.
   struct Written {
     std::string text;
     std::vector<std::pair<size_t, size_t>> plain;
@@ -85,7 +85,7 @@ class Conversation {
   std::vector<int32_t> without_end(std::span<const int32_t> turn) const;
   // Behind the end of a message of the model that ends `text`.
   size_t end_of_turn(std::string_view text) const;
-  // What the template writes between the turn's end and the next turn, whatever the turn's own text becomes.
+  // The template's text between the end of the turn and the next turn, independent of the turn's own text.
   Result<Written> text_between(const Json& turn, const Json& reply, const Json& tools) const;
 
   model::ModelConfig config_;

@@ -1,4 +1,4 @@
-// An agent's turns by servers of somebody else that speak OpenAI's /v1/chat/completions.
+// Runs an agent's turns on external servers with OpenAI's /v1/chat/completions.
 //
 // Answers are streamed where the server does, whole otherwise; options that a server does not know are left out from
 // then on. When it is tried again, and where, is decided by wire/attempts.h. The key goes to the servers and nowhere

@@ -1,4 +1,4 @@
-// An agent's turns by our own engine: token in and token out, as in a rollout.
+// Runs an agent's turns on our own engine: token in and token out, as in a rollout.
 //
 // The opening messages, the tools, the format of calls and results are those of training: one implementation
 // (rollout/agent/conversation.h). What the model said is never made into tokens again.

@@ -131,11 +131,6 @@ Result<std::vector<RetoldTurn>> turns_of(const Conversation& conversation, const
 
 }  // namespace
 
-Result<std::vector<RetoldTurn>> retell(const Conversation& conversation, const envs::Opening& opening,
-                                       std::span<const int32_t> tokens, std::span<const uint8_t> sampled) {
-  return turns_of(conversation, {}, opening, tokens, sampled, false);
-}
-
 Result<std::vector<RetoldSegment>> retell_segments(const Conversation& conversation, const envs::Compaction& compaction,
                                                    const envs::Opening& opening, std::span<const int32_t> tokens,
                                                    std::span<const uint8_t> sampled,

@@ -1,4 +1,4 @@
-// The tokens of an episode as messages again.
+// Converts the tokens of an episode back to messages.
 //
 // An episode is kept as tokens (rollout/agent/conversation.h); data sets of others want messages. What the model said
 // is read by its dialect, as it was while the episode was on. What came between two turns is found by writing it with
@@ -23,11 +23,6 @@ struct RetoldTurn {
   Reply reply;  // of the last turn often nothing follows
 };
 
-// `tokens` and `sampled` of an episode that began with `opening`. kInvalid where the prompt is not the opening's, or
-// where what follows a turn cannot be told apart; the error names the turn.
-Result<std::vector<RetoldTurn>> retell(const Conversation& conversation, const envs::Opening& opening,
-                                       std::span<const int32_t> tokens, std::span<const uint8_t> sampled);
-
 // A segment of an episode whose conversation was summed up (compaction.h). The last turn of each but the last segment
 // is the summary, and stands behind the request for it.
 struct RetoldSegment {
@@ -35,8 +30,9 @@ struct RetoldSegment {
   std::vector<RetoldTurn> turns;  // `begin` counts from the first token of the segment
 };
 
-// `later_segments`: where segments begin in `tokens`, ascending; the errors of retell() name the segment, too. An
-// episode that went on with the instruction of a later step of its task is one of them.
+// `tokens` and `sampled` are of an episode that began with `opening`; `later_segments`: where segments begin in
+// `tokens`, ascending. kInvalid, naming segment and turn, where the prompt is not the opening's, where the parts of a
+// reply cannot be told apart, and for an episode that continued with the instruction of a later step of its task.
 Result<std::vector<RetoldSegment>> retell_segments(const Conversation& conversation, const envs::Compaction& compaction,
                                                    const envs::Opening& opening, std::span<const int32_t> tokens,
                                                    std::span<const uint8_t> sampled,

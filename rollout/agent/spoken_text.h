@@ -1,4 +1,4 @@
-// What of a growing message can be shown: whole characters, and nothing of its reasoning and calls.
+// The part of a growing message that can be shown: whole characters, without reasoning and calls.
 //
 // Thread safety: none; one owner.
 #pragma once

@@ -1,4 +1,4 @@
-// What an agent did, in the Agent Trajectory Interchange Format (ATIF, version 1.7).
+// The record of an agent in the Agent Trajectory Interchange Format (ATIF, version 1.7).
 //
 // Pure: a function of its arguments. Token ids and log-probabilities are written where our own engine sampled.
 #pragma once

@@ -1,4 +1,4 @@
-// What follows a message of the model, and what follows its calls: the same rules in training and in production.
+// The next state after a message of the model, and after its calls: the same rules in training and in production.
 #pragma once
 
 #include <cstddef>

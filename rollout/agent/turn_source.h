@@ -1,4 +1,4 @@
-// Who samples the tokens of an agent's turns: an engine of its own, or one that many agents share.
+// Samples the tokens of an agent's turns: with an engine of its own, or with one that many agents share.
 //
 // Thread safety: one turn of a conversation at a time; whether several conversations may be on is for the source to
 // say.
@@ -17,7 +17,7 @@ namespace tandem::rollout {
 class TurnSource {
  public:
   virtual ~TurnSource() = default;
-  // Tokens that a conversation can have.
+  // The longest conversation in tokens.
   virtual int max_tokens() const = 0;
   virtual std::string numerics_id() const = 0;
   // One turn after `tokens`, which are all of the conversation so far: those of its last turn and more behind them.
@@ -25,11 +25,11 @@ class TurnSource {
   // room, kCancelled soon after `stop` was asked for.
   virtual Status sample(SequenceId conversation, std::span<const int32_t> tokens, const TurnRequest& request,
                         const std::function<void(const SampledToken&)>& on_token, const std::stop_token& stop) = 0;
-  // Nothing more will be asked about it.
+  // Forgets a conversation.
   virtual void forget(SequenceId conversation) = 0;
 };
 
-// An engine of one thread's.
+// An engine that one thread owns.
 class OwnEngine final : public TurnSource {
  public:
   explicit OwnEngine(Engine engine) : engine_(std::move(engine)) {}

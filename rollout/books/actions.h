@@ -1,7 +1,8 @@
-// What the ledger wants done after an event. Values; thread safety: as any value.
+// Actions of the ledger after an event. Values; thread safety: as any value.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <variant>
@@ -42,7 +43,8 @@ struct BatchEntry {
   double advantage = 0;
   // Of the learned reward above, where the trainer makes advantages of tokens: what each message of the model has.
   std::vector<double> turn_rewards = {};
-  std::string kind = {};  // of the task, where some kinds have advantages of their own; else empty
+  std::string kind = {};                       // of the task, where some kinds have advantages of their own; else empty
+  std::map<std::string, double> metrics = {};  // of the episode, where the plan asks for them
 };
 struct TrainBatch {
   uint64_t step = 0;

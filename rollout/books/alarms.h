@@ -1,5 +1,4 @@
-// What is wrong with a training, read off the metrics of its steps: what was seen, and which key of the config to
-// change.
+// Detects problems of a training from the metrics of its steps, with evidence and the config key to change.
 //
 // Each rule looks at the newest steps, compares them with earlier ones of the same run, and speaks when it begins to
 // hold, then every kAlarmAgain steps while it goes on. A run that learns raises none. What a step lacks (an algorithm
@@ -43,7 +42,7 @@ inline constexpr std::array<std::string_view, 10> kAlarmNames = {
 
 class Alarms {
  public:
-  // Those of `off` are not raised; names of kAlarmNames.
+  // Alarms in `off` (names of kAlarmNames) are not raised.
   explicit Alarms(std::vector<std::string> off = {}) : off_(std::move(off)) {}
 
   // `line` is a line of metrics.jsonl (docs/run-directory.md); lines come in order of their steps; one of a step that
@@ -51,7 +50,7 @@ class Alarms {
   std::vector<Alarm> step(const Json& line);
 
  private:
-  // What rules read of a step; NaN where it says nothing of it.
+  // The metrics of a step that rules read; NaN where one is missing.
   struct Seen {
     double step, success, groups, with_signal, entropy, grad_norm, loss, mismatch, compared, ratio_max,
         dropped_fraction, clip_fraction, mismatch_kl, finished, truncated, learned;
@@ -79,7 +78,7 @@ class Alarms {
     double best = 0;
     double squares = 0;  // of differences between one step and the next, and how many
     int differences = 0;
-    // What a single step scatters, whatever trend there is.
+    // The standard deviation of a single step without the trend.
     double scatter() const { return differences > 0 ? std::sqrt(squares / (2.0 * differences)) : 0; }
   };
   std::map<std::string, Kind> kinds_;

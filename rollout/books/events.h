@@ -1,4 +1,4 @@
-// What happens to the books of a run, in the form in which the log keeps it.
+// The events of a run's books, as the log stores them.
 //
 // Values; thread safety: as any value.
 #pragma once
@@ -103,7 +103,7 @@ using Event =
 inline constexpr int kLogFormat = 2;
 
 Json to_json(const Event& event);
-// kCorrupt where it is no event; kInvalid where the log is of a format that is not kLogFormat.
+// kCorrupt for anything but an event; kInvalid where the log has another format than kLogFormat.
 Result<Event> event_from_json(const Json& json);
 
 }  // namespace tandem::rollout

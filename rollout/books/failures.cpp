@@ -3,12 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
+
+#include "base/json_file.h"
 
 namespace tandem::rollout {
 namespace {
 
 constexpr size_t kLongestReason = 800;
+constexpr int kFormat = 2;
+constexpr uint64_t kMostBytes = 1 << 20;
 constexpr const char* kOthers = "other reasons";
 
 // "took 12 s" and "took 7 s" have this in common.
@@ -41,6 +46,14 @@ Failures Failures::of(const Json& report) {
   return failures;
 }
 
+Result<Failures> Failures::read(const fs::path& path) {
+  const auto text = read_file(path, kMostBytes);
+  const Json json = text ? parse_json(*text).value_or(Json()) : Json();
+  if (!json.is_object()) return of(json);
+  if (auto format = format_of(json, kFormat); !format) return fail(std::move(format).error().at(path.string()));
+  return of(json.value("failures", Json()));
+}
+
 void Failures::failed(std::string_view reason, uint64_t episode) {
   const std::string text(reason.empty() ? "no reason was given" : reason.substr(0, kLongestReason));
   std::string key = common_part(text);
@@ -61,6 +74,8 @@ Json Failures::report() const {
     list.push_back({{"reason", kind->reason}, {"count", kind->count}, {"episode", kind->last_episode}});
   return list;
 }
+
+Json Failures::to_file() const { return with_format({{"failures", report()}}, kFormat); }
 
 uint64_t Failures::count() const {
   uint64_t sum = 0;

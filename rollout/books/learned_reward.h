@@ -9,7 +9,7 @@
 
 namespace tandem::rollout {
 
-// The term of what a judge that compares the episodes of a group preferred: a share from 0 to 1.
+// The term of a judge that compares the episodes of a group: the share of comparisons won, from 0 to 1.
 inline constexpr std::string_view kPreferred = "preferred";
 
 // weights.task * reward

@@ -120,6 +120,12 @@ void write_batch(const TrainBatch& batch, wire::TrainBatch::Builder out) {
     const auto& rewards = batch.entries[i].turn_rewards;
     auto turns = entries[i].initTurnRewards(static_cast<unsigned>(rewards.size()));
     for (unsigned t = 0; t < turns.size(); ++t) turns.set(t, rewards[t]);
+    auto metrics = entries[i].initMetrics(static_cast<unsigned>(batch.entries[i].metrics.size()));
+    unsigned next = 0;
+    for (const auto& [name, value] : batch.entries[i].metrics) {
+      metrics[next].setName(name);
+      metrics[next++].setValue(value);
+    }
   }
 }
 

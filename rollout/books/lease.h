@@ -1,4 +1,4 @@
-// What coordinator, rollouts and trainer tell each other of episodes, as messages.
+// Encodes and decodes messages about episodes between coordinator, rollouts and trainer.
 #pragma once
 
 #include "rollout/books/ledger.h"
@@ -9,9 +9,9 @@ namespace tandem::rollout {
 void write_lease(const LeaseTerms& terms, wire::Lease::Builder out);
 LeaseTerms read_lease(wire::Lease::Reader in);
 void write_claim(const EpisodeKey& key, uint32_t claims, wire::EpisodeAttempt::Builder out);
-// Who commits is said by the message that it goes in.
+// The sender of the message is the worker that commits.
 void write_commit(const Commit& commit, wire::Commit::Builder out);
-// An outcome that nobody knows is a failure of the infrastructure.
+// An unknown outcome becomes kInfraError.
 Commit read_commit(const std::string& worker, wire::Commit::Reader in);
 void write_batch(const TrainBatch& batch, wire::TrainBatch::Builder out);
 

@@ -1,4 +1,4 @@
-// The books of a run: which episode is where, who may run it, what is trained when.
+// The books of a run: the state of every episode, its lease, and the batch that trains it.
 //
 // Pure: no clock, socket, thread or file inside. Every event is written to the log before it takes effect here, so a
 // ledger that replays the log is the ledger that wrote it, and the same object runs in the coordinator, in tests, and
@@ -79,7 +79,7 @@ struct Books {
   friend bool operator==(const Books&, const Books&) = default;
 };
 
-// What a ledger keeps of episodes that are batched, trained or dropped.
+// How much a ledger keeps of episodes that are batched, trained or dropped.
 enum class History : uint8_t {
   kFull,  // everything: for a ledger that fits in memory
   kOpen,  // the final state, in a few bytes: to run a run, and to read its log
@@ -87,7 +87,7 @@ enum class History : uint8_t {
 
 class Ledger {
  public:
-  // Its first event sets the plan; before it others change nothing.
+  // The first event must set the plan; events before it change nothing.
   explicit Ledger(History history = History::kFull) : history_(history) {}
   explicit Ledger(RunPlan plan, History history = History::kFull) : history_(history) { begin(std::move(plan)); }
 
@@ -97,8 +97,8 @@ class Ledger {
   using OnSettled = std::function<void(EpisodeRecord&& record)>;
   std::vector<Action> step(const Event& event, const OnSettled& on_settled);
 
-  // A record that a ledger of the same log gave to `on_settled`, as these books have it: further events may have
-  // changed its state, the reason of its drop and its phase.
+  // Updates a record that a ledger of the same log passed to `on_settled`: later events may have changed its state,
+  // drop reason and phase.
   EpisodeRecord as_of_now(EpisodeRecord settled) const;
 
   Books books() const;
@@ -114,13 +114,13 @@ class Ledger {
   std::map<std::string, uint64_t> in_states() const;
   uint64_t late_commits() const { return late_commits_; }
   const TrainBatch* batch(uint64_t step) const;
-  // Training groups that a step consumed, or did without: number, with a signal, mean reward.
+  // Training groups that a step consumed or left out: their number, those with a signal, mean reward.
   struct StepGroups {
     int groups = 0, with_signal = 0;
     double success = 0;
     std::map<std::string, std::pair<double, int>> kinds;  // sum of rewards, episodes
     std::map<std::string, std::pair<double, int>> terms;  // sum of values, episodes that have it
-    // Of episodes that came to the end of their trunk: families, the episodes, and what they had of each other.
+    // Episodes that reached the end of their trunk: families, episodes, and inherited tokens and calls.
     struct Branches {
       int trunks = 0, episodes = 0;
       uint64_t inherited_tokens = 0, inherited_calls = 0;
@@ -128,34 +128,34 @@ class Ledger {
     uint64_t sampled_tokens = 0, calls = 0;  // of all episodes, each with what it had of others
   };
   const StepGroups* step_groups(uint64_t step) const;
-  // What an episode begins as, with others of its group.
+  // The trunk that an episode shares with others of its group.
   std::optional<TrunkTerms> trunk_of(const EpisodeRecord& episode) const;
-  // What held-out tasks gave after a step, at temperature 1 and greedy: samples, and those with a reward of 1.
+  // A measurement on held-out tasks after a step, at temperature 1 and greedy: samples, and those with a reward of 1.
   struct Measurement {
     int samples = 0, passed = 0, greedy_samples = 0, greedy_passed = 0;
     uint64_t last_version = 0;  // that sampled any of it: training goes on meanwhile
     bool is_complete = false;
     double pass_rate() const { return samples > 0 ? static_cast<double>(passed) / samples : 0; }
   };
-  // By step, of runs that measure while training: these, and the one after the last step.
+  // Measurements by step, of a run that measures while training; the one after the last step included.
   const std::map<uint64_t, Measurement>& measurements() const { return measurements_; }
   // The step that is measured while training goes on; 0: none.
   uint64_t measuring() const { return open_during_ > 0 ? during_step_ : 0; }
-  // Episodes leased to `worker`; to all of them.
+  // Episodes leased to `worker`, and to all workers.
   std::vector<EpisodeKey> held_by(const std::string& worker) const;
   std::vector<EpisodeKey> leased() const;
-  // Whether a batch could be formed but for groups that it would leave behind.
+  // Whether a batch waits for groups that it would leave behind.
   bool waits_for_lag() const { return waits_for_lag_; }
-  // Of episodes dropped as too old, by the tokens that they had sampled: "256" is up to 256, and "unfinished" those
-  // that were taken back before they ended.
+  // Episodes dropped as too old, by number of sampled tokens: "256" is up to 256; "unfinished" are those revoked before
+  // they ended.
   const std::map<std::string, uint64_t>& too_old() const { return too_old_; }
 
   // Episodes whose records are kept, in order of admission.
   class Episodes;
   Episodes episodes() const;
 
-  // All that a ledger under History::kOpen is, as bytes, and back. kInvalid where they are of another format, kCorrupt
-  // where they cannot be read.
+  // Serialises a ledger under History::kOpen, and restores it. kInvalid for bytes of another format, kCorrupt where
+  // they cannot be read.
   std::string snapshot() const;
   static Result<Ledger> restore(std::string_view snapshot);
 
@@ -213,7 +213,7 @@ class Ledger {
   void form_batches();
   std::vector<uint64_t> choose_oldest() const;
   std::vector<uint64_t> choose_in_time();
-  // Groups that were sampled for a batch, and what their tasks gave.
+  // The groups sampled for a batch, and the rewards of their tasks.
   struct Tally {
     StepGroups groups;
     double success = 0;
@@ -262,7 +262,7 @@ class Ledger {
   bool waits_for_lag_ = false;
   uint64_t newest_version_ = 0;  // that there ever was
   uint64_t train_groups_admitted_ = 0, open_phase_ = 0;
-  // Of measurements while training: the step of the last one, its groups that are open, its leases, the last step for
+  // State of measurements while training: the step of the last one, its open groups, its leases, the last step for
   // which one was due.
   uint64_t during_step_ = 0, open_during_ = 0, leased_during_ = 0, due_during_ = 0;
   std::map<uint64_t, Measurement> measurements_;
@@ -299,7 +299,7 @@ class Ledger::Episodes {
   explicit Episodes(const Records& records) : records_(&records) {}
   Iterator begin() const { return {records_->begin(), records_->end()}; }
   Iterator end() const { return {records_->end(), records_->end()}; }
-  // Of an episode whose record is kept; another one is a bug of the caller.
+  // The episode's record must be kept; otherwise the behaviour is undefined.
   const EpisodeRecord& operator[](uint64_t episode) const { return *(*records_)[episode]; }
 
  private:

@@ -27,6 +27,19 @@ std::string length_bucket(const EpisodeRecord& episode) {
   return "longer";
 }
 
+// What functions of the user's own may take of an episode: all of it that does not depend on the time of the day.
+std::map<std::string, double> metrics_of(const Commit& commit, bool with_terms) {
+  std::map<std::string, double> metrics = {{"turns", commit.turns},
+                                           {"tool_calls", commit.tool_calls},
+                                           {"prompt_tokens", commit.prompt_tokens},
+                                           {"sampled_tokens", commit.sampled_tokens},
+                                           {"compactions", commit.compactions},
+                                           {"truncated", commit.outcome == Outcome::kTruncated ? 1 : 0}};
+  if (!with_terms) return metrics;
+  for (const auto& [name, value] : commit.terms) metrics["terms." + name] = value;
+  return metrics;
+}
+
 }  // namespace
 
 // The version of its oldest token, or one that is not newer; one that waits in the queue has none yet.
@@ -281,6 +294,7 @@ void Ledger::form_batch(std::span<const uint64_t> chosen) {
       if (is_of_tokens(rule.advantage) && plan_.reward.turns != 0 && !plan_.shuffle_rewards) {
         for (const double turn : episode.commit->turn_rewards) entry.turn_rewards.push_back(plan_.reward.turns * turn);
       }
+      if (plan_.episode_metrics) entry.metrics = metrics_of(*episode.commit, !plan_.shuffle_rewards);
       batch.entries.push_back(std::move(entry));
     }
   }

@@ -17,7 +17,7 @@ namespace tandem::rollout {
 
 fs::path ledger_log_path(const fs::path& run_dir);
 
-// Where a log of format 1 has its plan from; not asked for any other.
+// Returns the plan of a log of format 1. Not called for newer formats.
 using PlanOfConfig = std::function<Result<RunPlan>()>;
 
 // The books under History::kOpen, from the snapshot on where there is one; those of a run without events where there is
@@ -31,26 +31,26 @@ using VisitEpisode = std::function<Status(const EpisodeRecord&)>;
 Result<Ledger> read_episodes(const fs::path& run_dir, const PlanOfConfig& plan_of_config, const VisitEpisode& visit);
 Result<Ledger> read_episodes(const fs::path& run_dir, RunPlan plan_of_config, const VisitEpisode& visit);
 
-// What a run is to do, and its config by path ({"run.steps": 4, ..}), which the log keeps for the record.
+// The plan of a run, and its config by path ({"run.steps": 4, ..}), which the log keeps for the record.
 struct RunTerms {
   RunPlan plan;
   Json config = Json::object();
 };
 
-// Says in the log what the run is to do from now on, before its coordinator is started: the plan where the log has
-// none, more steps where `wanted` has more, values of the config that have changed. `recorded` are the terms as the run
-// was left; they matter for a log of format 1. Durable when it returns; the same call again changes nothing.
-// The errors are those of read_books and of writing.
+// Records in the log what changes from now on, before the coordinator is started: the plan where the log has none, more
+// steps where `wanted` has more, config values that differ. `recorded` are the terms as the run was left; they matter
+// for a log of format 1. Durable when it returns; the same call again changes nothing. The errors are those of
+// read_books and of writing.
 Status record_terms(const fs::path& run_dir, const RunTerms& recorded, const RunTerms& wanted);
 
 // The values of the config, by path, by the first step that was trained with them (where a step was trained twice, the
 // later time). Empty where no step was trained, and of a log of format 1. One pass over the log.
 Result<std::map<uint64_t, Json>> read_configs(const fs::path& run_dir);
 
-// Says in the log that the run goes on from here in that epoch; durable when it returns.
+// Records in the log that the run continues in that epoch; durable when it returns.
 Status record_take_over(const fs::path& run_dir, uint64_t epoch, const std::string& at);
 
-// The log and the books, kept together: what the coordinator owns.
+// The log and the books, owned by the coordinator.
 //
 // Beside the log lies RUN/ledger/snapshot, what the books were at some byte of it: opening replays from there. It is
 // written now and then by a thread of its own; one that is missing, damaged, of another format or of another log costs
@@ -69,14 +69,14 @@ class LedgerLog {
   // Appends the event, then lets it take effect. What follows from it may be acted on once sync() has returned.
   Result<std::vector<Action>> apply(const Event& event);
 
-  // Every event applied so far survives the machine: one wait for the disk, however many they are.
+  // Makes every event applied so far durable, with one fsync.
   Status sync();
 
-  // Of the log, with all events applied so far.
+  // Size of the log with all events applied so far.
   uint64_t bytes() const { return log_.size(); }
 
-  // Where enough events have come since the last one. The books are copied at once, the file is written in the
-  // background; what goes wrong there is logged.
+  // Saves a snapshot if enough events have come since the last one. The books are copied at once and written in the
+  // background; errors are logged.
   Status save_snapshot_if_due();
 
  private:

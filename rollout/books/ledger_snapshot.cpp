@@ -137,7 +137,7 @@ std::string Ledger::snapshot() const {
           {step, m.samples, m.passed, m.greedy_samples, m.greedy_passed, m.last_version, m.is_complete});
     }
   }
-  Json comparing = Json::array(), turns = Json::array(), kinds = Json::array();
+  Json comparing = Json::array(), turns = Json::array(), kinds = Json::array(), metrics = Json::array();
   for (const uint64_t group : open_training_) {
     if (groups_[group].comparing) comparing.push_back(group);
   }
@@ -145,11 +145,13 @@ std::string Ledger::snapshot() const {
     for (size_t i = 0; i < batch.entries.size(); ++i) {
       if (!batch.entries[i].turn_rewards.empty()) turns.push_back({step, i, batch.entries[i].turn_rewards});
       if (!batch.entries[i].kind.empty()) kinds.push_back({step, i, batch.entries[i].kind});
+      if (!batch.entries[i].metrics.empty()) metrics.push_back({step, i, batch.entries[i].metrics});
     }
   }
   if (!comparing.empty()) head["comparing"] = std::move(comparing);
   if (!turns.empty()) head["turn_rewards"] = std::move(turns);
   if (!kinds.empty()) head["kinds"] = std::move(kinds);
+  if (!metrics.empty()) head["metrics"] = std::move(metrics);
   const std::string text = dump_json(head);
   std::string out;
   out.reserve(text.size() + states_.size() * 33 + groups_.size() * 17 + batches_.size() * 16 + 64);
@@ -314,6 +316,12 @@ Result<Ledger> Ledger::restore(std::string_view snapshot) {
       for (const Json& each : head.at("kinds")) {
         auto& entries = ledger.batches_.at(each.at(0).get<uint64_t>()).entries;
         entries.at(each.at(1).get<size_t>()).kind = each.at(2).get<std::string>();
+      }
+    }
+    if (head.contains("metrics")) {
+      for (const Json& each : head.at("metrics")) {
+        auto& entries = ledger.batches_.at(each.at(0).get<uint64_t>()).entries;
+        entries.at(each.at(1).get<size_t>()).metrics = each.at(2).get<std::map<std::string, double>>();
       }
     }
     for (const uint64_t group : ledger.open_training_) ledger.complete_ += ledger.groups_.at(group).is_complete();

@@ -122,6 +122,7 @@ Json to_json(const RunPlan& plan) {
   if (plan.all_groups) json["all_groups"] = true;
   if (plan.dynamic_sampling > 0) json["dynamic_sampling"] = plan.dynamic_sampling;
   if (plan.leave_out_truncated) json["leave_out_truncated"] = true;
+  if (plan.episode_metrics) json["episode_metrics"] = true;
   if (plan.heldout_every > 0) json["heldout_every"] = plan.heldout_every;
   if (plan.branch.ways > 1) {
     json["branch"] = {
@@ -159,6 +160,7 @@ Result<RunPlan> plan_from_json(const Json& json) {
                  .all_groups = json.value("all_groups", false),
                  .dynamic_sampling = json.value("dynamic_sampling", 0),
                  .leave_out_truncated = json.value("leave_out_truncated", false),
+                 .episode_metrics = json.value("episode_metrics", false),
                  .branch = {},
                  .steal_from = json.at("steal_from").get<int>()};
     for (const auto& [kind, count] : json.at("counts").items())

@@ -16,7 +16,7 @@
 
 namespace tandem::rollout {
 
-// How the terms of an episode count in what it teaches; see learned_reward.h.
+// Weights of the terms in the learned reward; see learned_reward.h.
 struct RewardWeights {
   double task = 1, tests = 0, lints = 0, format = 0, effort = 0;
   double effort_token = 0.001, effort_call = 0, effort_turn = 0;
@@ -43,8 +43,8 @@ struct AdvantageRule {
   friend bool operator==(const AdvantageRule&, const AdvantageRule&) = default;
 };
 
-// Which episodes of a training group begin as one: `ways` of them each, one behind the other, share a trunk, and go on
-// by themselves when a turn of it is over. That turn is drawn between two by the seed of the trunk.
+// Branching in a training group: each `ways` consecutive episodes share a trunk, and branch after one of its turns. The
+// turn is drawn from a range by the seed of the trunk.
 struct BranchRule {
   int ways = 1;  // 1: each episode is by itself
   int first_turn = 1, last_turn = 1;
@@ -80,23 +80,24 @@ struct RunPlan {
   int pass_k = 4;                                        // samples of a subset, of AdvantageKind::kPassAtK
   std::map<std::string, AdvantageRule> advantages = {};  // of kinds that have their own
   bool all_groups = false;  // groups of equal rewards are trained, too: a teacher says what is better
-  // Groups of equal rewards that a batch does without and that are drawn anew, at most, in groups_per_step; 0: they are
-  // a part of the batch, and of what it learns from nothing.
+  // Limit of groups with equal rewards that a batch leaves out and redraws, in multiples of groups_per_step; 0: they
+  // stay in the batch and contribute no gradient.
   int dynamic_sampling = 0;
   bool leave_out_truncated = false;  // truncated episodes count in the baseline of their group, and are not trained
+  bool episode_metrics = false;      // batches carry them: functions of the user's own may take them
   BranchRule branch;
   int steal_from = 8;  // a dry worker takes from one that holds at least so many more, and two; 0: never
   friend bool operator==(const RunPlan&, const RunPlan&) = default;
 };
 
-// Of groups of this kind of task.
+// The rule for groups of this kind of task.
 AdvantageRule advantage_of(const RunPlan& plan, const std::string& kind);
 
 // kInvalid where numbers are outside their ranges or there is nothing to train on.
 Status check(const RunPlan& plan);
 
 Json to_json(const RunPlan& plan);
-// kCorrupt where something is missing, and the errors of check().
+// kCorrupt where a key is missing; also the errors of check().
 Result<RunPlan> plan_from_json(const Json& json);
 
 }  // namespace tandem::rollout

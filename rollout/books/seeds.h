@@ -1,4 +1,4 @@
-// Numbers of the random streams of the ledger: derive_seed(seed, {stream, item}).
+// Names of the ledger's random streams: derive_seed(seed, {stream, item}).
 //
 // A changed number changes every run.
 #pragma once

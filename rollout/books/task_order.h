@@ -12,7 +12,7 @@
 
 namespace tandem::rollout {
 
-// How many tasks of a kind there are on each side.
+// The number of tasks of a kind in each split.
 struct TaskCounts {
   uint64_t train = 0, heldout = 0;
   friend bool operator==(const TaskCounts&, const TaskCounts&) = default;

@@ -42,10 +42,10 @@ struct Trajectory {
 
   void append(std::span<const int32_t> observed);
   void append_sampled(int32_t token, float logprob, uint64_t version, std::span<const int32_t> drawn_from = {});
-  // Of tokens of the last segment from its place `first` on. What is known already stays.
+  // Appends routes of the last segment from token `first` on. Known routes stay.
   void append_routes(size_t first, std::span<const uint8_t> rows) { routes.record(last_segment() + first, rows); }
   void begin_segment() { later_segments.push_back(static_cast<uint32_t>(tokens.size())); }
-  // Where the last segment begins, and its tokens.
+  // The start of the last segment, and its tokens.
   size_t last_segment() const { return later_segments.empty() ? 0 : later_segments.back(); }
   std::span<const int32_t> last_tokens() const { return std::span(tokens).subspan(last_segment()); }
 };

@@ -73,7 +73,7 @@ class WorkerTable {
       return a->leased.size() != b->leased.size() ? a->leased.size() < b->leased.size() : a->name < b->name;
     }
   };
-  // All changes of a worker go through here: it stands in the orders below by what it is.
+  // All changes of a worker go through here, since the sets below are ordered by its fields.
   template <typename Change>
   void change(Worker& worker, const Change& edit);
   Worker& of(const std::string& name);

@@ -1,8 +1,8 @@
-// How many tokens it pays to draft: a pass with more rows takes longer, and each row that was guessed right saves one.
+// Chooses how many tokens to draft: a pass with more rows takes longer, and each accepted token saves a pass.
 //
-// What rows cost is learned from the passes (PassCost), how often a guess is right from the guesses (DraftRecord): by
-// source, and by how much stood before the draft as it did before. A sequence may lose no more by drafts than a share
-// of what it has taken so far; when that is used up, it drafts nothing.
+// The cost of rows is measured on passes (PassCost), the acceptance rate on earlier drafts (DraftRecord): by source,
+// and by the length of the match before the draft. Drafts may cost a sequence at most a share of its time so far; after
+// that it drafts nothing.
 //
 // Pure: times come in as numbers. Thread safety: none.
 #pragma once
@@ -18,15 +18,15 @@ namespace tandem::rollout {
 class PassCost {
  public:
   void observe(int rows, double seconds);
-  // Of a pass of so many rows, at least 1; grows with them. 0 before anything was observed.
+  // Estimated seconds of a pass of `rows` rows, at least 1. Monotonic in `rows`. 0 before the first observation.
   double of(int rows) const;
 
  private:
-  // Rows in steps that grow: 1, 2, 3, 4, then four to each doubling.
+  // Buckets of row counts: 1, 2, 3, 4, then four for each doubling.
   static constexpr int kSizes = 32;
   static int size_of(int rows);
   static double rows_of(int size);
-  // Whether it was observed of late: a machine may be busier or less than it was.
+  // Whether the bucket was observed lately; the load of the machine changes.
   bool known(int size) const { return seconds_[size] > 0 && observed_ - when_[size] < kForgotten; }
 
   static constexpr uint64_t kForgotten = 256;  // passes
@@ -35,14 +35,14 @@ class PassCost {
   uint64_t observed_ = 0;
 };
 
-// How often drafted tokens were right.
+// Acceptance rates of drafted tokens.
 class DraftRecord {
  public:
-  // Of what follows: how likely the next token of a draft is right, given that those before it were.
+  // The probability that the next token of a draft is accepted, given that those before it were.
   double chance(const Draft& draft) const { return chances_[place_of(draft)]; }
-  // `right` tokens of a draft were, then it was wrong or over.
+  // Records that the first `right` tokens of a draft were accepted.
   void observe(const Draft& draft, int right);
-  // A draft was there, and was not tried: what is known of it fades.
+  // Records that a draft was not tried; its statistics decay.
   void skip(const Draft& draft);
 
  private:
@@ -54,7 +54,7 @@ class DraftRecord {
   std::array<double, kLengths* kDraftSources> chances_ = kFirst;
 };
 
-// What drafts have won or lost a turn, in seconds.
+// Seconds that drafts have saved or cost a turn.
 struct DraftBalance {
   double plain = 0;  // what its tokens would have taken without
   double won = 0;    // saved by drafts less spent on them
@@ -68,10 +68,10 @@ struct DraftLoad {
 
 inline constexpr int kMostDrafted = 48;
 
-// 0 to draft.tokens.size(): how many of them are worth their rows.
+// Returns how many tokens of the draft are worth their rows, 0 to draft.tokens.size().
 int worthwhile(const Draft& draft, const DraftRecord& record, const PassCost& cost, const DraftLoad& load,
                const DraftBalance& balance);
-// What `drafted` more rows cost a pass of so many, and what a token costs without drafts; seconds.
+// Seconds that `drafted` more rows add to a pass, and seconds of a token without drafts.
 double cost_of_rows(const PassCost& cost, const DraftLoad& load, int drafted);
 double cost_of_token(const PassCost& cost, const DraftLoad& load);
 

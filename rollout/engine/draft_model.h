@@ -1,9 +1,8 @@
-// A smaller model that says what sequences of an engine will probably say next: an engine of its own, whose sequences
-// follow theirs.
+// Speculative decoding by a smaller draft model: an engine of its own, whose sequences follow those of the target
+// engine.
 //
-// It draws as the engine does, by the same seeds at the same positions, so that it is right as often as the two
-// distributions agree, at any temperature. What it says is a guess and no more: it costs rows of a pass, and changes no
-// token.
+// It samples with the same seeds at the same positions as the target engine, so its drafts are accepted as often as the
+// two distributions agree, at any temperature. A draft costs rows of a pass and changes no token.
 //
 // Thread safety: none; one engine owns it and uses it on its thread.
 #pragma once
@@ -20,10 +19,11 @@ namespace tandem::rollout {
 
 class DraftModel {
  public:
-  // Of the small model, over the vocabulary of the large one (model/same_tokenizer.h); with room for as many sequences.
+  // `engine` runs the small model, with the vocabulary of the large one (model/same_tokenizer.h) and room for as many
+  // sequences.
   explicit DraftModel(Engine engine) : engine_(std::move(engine)) {}
 
-  // Over weights as load_draft_weights gives them, beside an engine of these settings.
+  // For weights of load_draft_weights(), beside an engine of these settings.
   static Result<std::shared_ptr<DraftModel>> create(const std::shared_ptr<const model::Weights>& weights,
                                                     const model::Place& place, const EngineSettings& beside);
 
@@ -33,13 +33,13 @@ class DraftModel {
     const TurnRequest* turn = nullptr;
     int most = 0;  // at least 1
   };
-  // For each what may follow, `most` tokens or fewer; empty where it has no room, or cannot read the tokens. All in the
-  // same passes. An error leaves it fit for nothing but its destruction.
+  // Drafts for each sequence, at most `most` tokens; empty where it has no room or cannot read the tokens. Sequences
+  // share passes. After an error the object can only be destroyed.
   Result<std::vector<std::vector<int32_t>>> propose(std::span<const Wanted> wanted);
-  // Nothing more will be asked about the sequence.
+  // Forgets a sequence.
   void forget(SequenceId id);
 
-  // Seconds of the device for a proposed token, of late; 0 before there was one.
+  // Recent device seconds for a drafted token; 0 before the first one.
   double seconds_of_token() const { return seconds_of_token_; }
 
  private:
@@ -50,8 +50,8 @@ class DraftModel {
   double seconds_of_token_ = 0;
 };
 
-// The small model of a directory, for the model of another one; in its own number format, ready for `place`. kInvalid
-// where an id is not the same text to both.
+// Loads the draft model of a directory in its own number format, ready for `place`. kInvalid where a token id has
+// another text than in `model`.
 Result<std::shared_ptr<const model::Weights>> load_draft_weights(const fs::path& directory, const fs::path& model,
                                                                  const model::Place& place);
 

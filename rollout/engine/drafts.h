@@ -1,11 +1,11 @@
-// What a sequence will probably say next, from what it has said, and from what its caller foresees.
+// Drafts the next tokens of a sequence from its own tokens and from a prediction of its caller.
 //
 // Three sources: the sequence's own tokens, where their end stands elsewhere in them, the text that the caller
-// predicts, and a smaller model (draft_model.h), which Drafts knows nothing of. The answer is followed in the
-// prediction token by token; where it departs from it, the place where it comes back is found by its last tokens. A
-// draft is a guess and no more: it costs rows of a pass, and changes no token.
+// predicts, and a smaller model (draft_model.h), which Drafts knows nothing of. The answer is matched against the
+// prediction token by token; where it diverges, its last tokens find the place to resume. A draft costs rows of a pass
+// and changes no token.
 //
-// Pure: what comes out follows from the tokens that went in. Thread safety: none.
+// A pure function of the tokens. Thread safety: none.
 #pragma once
 
 #include <cstdint>
@@ -29,14 +29,14 @@ struct Draft {
 
 class Drafts {
  public:
-  // Another turn begins. An empty prediction is none.
+  // Begins a turn; an empty prediction means none.
   void begin_turn(std::vector<int32_t> prediction);
 
-  // The answer goes on with `tokens.back()`, of a sequence of `tokens` whose answer began at `turn_start`. True where
-  // the prediction has this token at the place that the answer has come to, and no token before it was that one.
+  // Takes `tokens.back()` as the next token of the answer, which began at `turn_start`. True where it matches the
+  // prediction at the current place, and is the first token to match that place.
   bool said(std::span<const int32_t> tokens, int turn_start);
 
-  // At most `most` tokens to follow `tokens`, none where nothing is known.
+  // Drafts at most `most` tokens after `tokens`; none where nothing matches.
   Draft next(std::span<const int32_t> tokens, int most);
 
  private:

@@ -5,19 +5,18 @@
 // `extend` adds the tokens of a tool result and starts the next turn. Between turns a sequence is parked: it keeps its
 // pages while nobody needs them. A prompt that several sequences share is computed once and its pages are shared.
 //
-// What is sampled at a position depends on the tokens before it, the weights, and (seed, position), never on batch,
-// order, slots, chunking, or whether pages were found or computed again (docs/numerics.md).
+// The token at a position depends on the tokens before it, the weights, and (seed, position), never on batch, order,
+// slots, chunking, or whether pages were found or computed again (docs/numerics.md).
 //
-// New weights take effect between two steps. What becomes of running turns says OnNewVersion; by default all keys and
-// values are computed again, so every sampled token's logprob is that of one version of the weights given all tokens
-// before it.
+// New weights take effect between two steps. OnNewVersion decides about running turns; by default all keys and values
+// are computed again, so every sampled token's logprob is that of one version of the weights given all tokens before
+// it.
 //
-// Turns of a lower `priority` number go first: they take the slots and the pages of others, which compute again what
-// they gave up and say the same.
+// Turns of a lower `priority` number go first: they preempt slots and pages of others, which recompute what they gave
+// up and sample the same tokens.
 //
-// Here are queues, pages as ids and the plan of the next pass; what runs it is a model::Executor. Where that asks for
-// more than one plan at a time, a step plans on before it knows what was sampled last: what a turn has planned beyond
-// its end is let go.
+// The engine holds queues, page ids and the plan of the next pass; a model::Executor runs it. With an executor of depth
+// above 1, a step plans before the last samples are known; what a turn has planned beyond its end is discarded.
 //
 // Thread safety: none; one thread owns an engine.
 #pragma once
@@ -46,19 +45,18 @@ class DraftModel;
 
 using SequenceId = uint64_t;
 
-// What new weights do to turns that have begun. kRecompute: all that they have is computed again by the new weights.
-// kKeep: keys and values stay, so what is sampled then is of the new weights over those of older ones; tokens say which
-// (SampledToken::context_version), and such pages are found by nobody else. kFinish: a turn ends under the weights that
-// it began with. One version is kept for that: where room for another is staged, what still runs on the one before the
-// live one is computed again by that.
+// How new weights affect running turns. kRecompute: keys and values are recomputed with the new weights. kKeep: keys
+// and values stay, so new tokens are sampled over those of older weights; SampledToken::context_version tells which,
+// and such pages are not shared. kFinish: a turn ends with the weights that it began with. One earlier version is kept
+// for that; when another version is staged, turns that still run on it are recomputed with the live one.
 enum class OnNewVersion : uint8_t { kRecompute, kKeep, kFinish };
-// kInvalid names those that there are: recompute, keep, finish.
+// kInvalid, with the valid names, for any but recompute, keep and finish.
 Result<OnNewVersion> on_new_version_named(std::string_view name);
 
-// Whether a pass also has rows of tokens that are guessed: kNgram, where the sequence's own tokens or its prediction
-// say how it may go on. What is sampled, and its logprobs, are the same; only passes are fewer.
+// Speculative decoding. kNgram: a pass also has rows of drafted tokens, from n-grams of the sequence or its prediction.
+// Samples and logprobs stay the same, with fewer passes.
 enum class Speculation : uint8_t { kOff, kNgram };
-// kInvalid names those that there are.
+// kInvalid, with the valid names, for an unknown one.
 Result<Speculation> speculation_named(std::string_view name);
 
 struct EngineSettings {
@@ -69,15 +67,14 @@ struct EngineSettings {
   int prefill_beside = 512;  // the same while others sample, so that a long prompt does not hold them up
   Speculation speculation = Speculation::kOff;
   OnNewVersion on_new_version = OnNewVersion::kRecompute;
-  // Tokens come with the experts that they went to (SampledToken::routes), which are kept beside the pages. Of a
-  // mixture of experts alone.
+  // Whether sampled tokens have their experts (SampledToken::routes), which are kept beside the pages. For mixtures of
+  // experts only.
   bool record_routes = false;
 };
-// The pages that an engine of these settings has.
+// The number of pages of an engine with these settings.
 int pages_of(const EngineSettings& settings);
 
-// What a turn may say: texts of the grammar, in tokens of the vocabulary. Stop tokens come exactly where a text may
-// end.
+// A constraint on a turn: its text must match the grammar. Stop tokens are allowed exactly where a text may end.
 struct TurnConstraint {
   std::shared_ptr<const model::constraint::Grammar> grammar;
   std::shared_ptr<const model::constraint::Vocabulary> vocabulary;
@@ -101,9 +98,9 @@ struct TurnRequest {
   int prompt_top_logprobs = 0;
   std::vector<int32_t> prediction;  // what the turn will probably say; changes no token
   int priority = 0;                 // lower goes first
-  // Keys and values are shared among sequences of one salt alone. Of a sequence's first turn; the others have its.
+  // Keys and values are shared among sequences of the same salt only. Fixed by the first turn of a sequence.
   std::string cache_salt;
-  // What the sequence is computed with beside the weights, these and later ones; null: nothing. The same. Keys and
+  // The adapter of the sequence, with these and later weights; null: none. Fixed by the first turn, too. Keys and
   // values are shared among adapters of the same content.
   std::shared_ptr<const model::LiveAdapter> adapter;
   // Tokens come with those that they were drawn from (SampledToken::kept), and `logprob` is that among these: what is
@@ -127,7 +124,7 @@ struct SampledToken {
   float logprob = 0;           // the model's own, at the turn's logit_scale
   float sampling_logprob = 0;  // under the constraint, after temperature and truncation
   uint64_t version = 0;        // of the weights
-  // The oldest version that made keys and values which it was sampled from: `version` but for kKeep.
+  // The oldest version whose keys and values it was sampled from: `version`, except under kKeep.
   uint64_t context_version = 0;
   bool turn_ended = false;
   TurnEnd end = TurnEnd::kStop;
@@ -154,7 +151,7 @@ struct EngineCounters {
 
 class Engine {
  public:
-  // What makes an executor with so many pages for sequences so long.
+  // Makes the executor with the given numbers of pages and positions.
   using MakeExecutor = std::function<Result<std::unique_ptr<model::Executor>>(const model::ExecutorSettings&)>;
   // kInvalid names the setting that does not fit `config`, of the executor's model.
   static Result<Engine> create(const model::ModelConfig& config, uint64_t version, const MakeExecutor& make,
@@ -173,28 +170,28 @@ class Engine {
   Status add(SequenceId id, std::vector<int32_t> prompt, const TurnRequest& turn);
   // The next turn of a parked sequence. kNotFound, or kExhausted where the tokens do not fit.
   Status extend(SequenceId id, std::span<const int32_t> tokens, const TurnRequest& turn);
-  // A parked sequence forgets its tokens from place `length` on; they are of its last turn: kInvalid, kNotFound.
+  // Truncates a parked sequence to `length` tokens. kInvalid where that cuts more than its last turn, kNotFound for an
+  // unknown one.
   Status rewind(SequenceId id, int length);
   // Forgets a sequence, whatever its state. Unknown ids are ignored.
   void release(SequenceId id);
 
-  // Asked what sequences say next where they themselves do not tell, where that pays; with speculation alone. Once.
+  // Sets the model that drafts where the sequence itself gives no draft. Only with speculation; once.
   void draft_with(std::shared_ptr<DraftModel> model) { draft_model_ = std::move(model); }
 
-  // Submits one pass and collects the oldest that is due; empty where nothing is to be done, and where nothing is due.
+  // Submits one pass and collects the oldest one that is due. Empty where there is no work, and where no pass is due.
   Result<std::vector<SampledToken>> step();
 
-  // Room for new weights, for any thread (model/executor.h).
+  // Allocates memory for new weights, to be filled by any thread (model/executor.h).
   Result<std::unique_ptr<model::StagedWeights>> stage_weights();
   // Takes effect for the passes submitted from then on.
   Status swap_weights(std::unique_ptr<model::StagedWeights> prepared, uint64_t version);
-  // Back to the weights before the last swap, if their memory was not staged meanwhile: kNotFound.
+  // Returns to the weights before the last swap. kNotFound where their memory was staged meanwhile.
   Status roll_back_weights();
 
   bool knows(SequenceId id) const { return sequences_.contains(id); }
   bool idle() const { return running() == 0; }
   int running() const { return running_; }  // sequences in a turn, waiting ones included
-  int parked() const { return static_cast<int>(sequences_.size()) - running(); }
   int free_slots() const;
   int adapters() const { return static_cast<int>(adapters_.size()); }  // that sequences have
   uint64_t version() const { return version_; }
@@ -204,7 +201,7 @@ class Engine {
   const EngineSettings& settings() const { return settings_; }
   std::string numerics_id() const { return executor_->numerics_id(); }
   model::WeightFormat format() const { return executor_->format(); }
-  // Of recorded routes; not any(): there are none.
+  // The shape of recorded routes; any() is false without them.
   RouteShape route_shape() const { return route_pages_ ? route_pages_->shape() : RouteShape(); }
 
  private:
@@ -250,7 +247,7 @@ class Engine {
     Draft draft;
     DraftLoad load;
   };
-  // A turn without a slot; those that go first come first.
+  // A turn that waits for a slot, ordered by priority.
   struct Waiting {
     int priority = 0;
     uint64_t turn_number = 0;
@@ -260,7 +257,7 @@ class Engine {
   static Waiting place_of(SequenceId id, const Sequence& sequence) {
     return {sequence.turn.priority, sequence.turn_number, id};
   }
-  // A pass that was submitted and not collected; one of a turn that is over is of nobody.
+  // A pass that was submitted and not yet collected.
   struct Pass {
     struct Of {
       SequenceId sequence = 0;
@@ -268,7 +265,7 @@ class Engine {
     };
     model::Ticket ticket = 0;
     uint64_t version = 0;
-    // One draw for each token of the draft, and one before them.
+    // The draws of a sequence: one for each drafted token, and one before them.
     struct Said {
       Of of;
       Draft draft;
@@ -289,7 +286,7 @@ class Engine {
       int first = 0;                // place of the first row
       std::vector<int> pages = {};  // of its rows, where routes are recorded
     };
-    // What pages were made of others before it, and found by sequences, in order.
+    // Pages that were copied from others or found by sequences before the pass, in order.
     struct RouteMove {
       int from = -1, to = -1;  // a copy of a page; else:
       Of of = {};
@@ -315,7 +312,7 @@ class Engine {
   Status check_tokens(std::span<const int32_t> tokens) const;
   Status check_turn(const TurnRequest& turn) const;
   void begin_turn(Sequence& sequence, const TurnRequest& turn);
-  // Gives up what was computed; it is computed again.
+  // Drops the sequence's pages; they are recomputed.
   void forget_pages(Sequence& sequence);
   void recompute(Sequence& sequence);
   void recompute_all();
@@ -326,7 +323,7 @@ class Engine {
   void leave_queue(SequenceId id, const Sequence& sequence);
   std::vector<std::pair<SequenceId, Sequence*>> in_order() const;
   Sequence* give_up_pages(const Sequence& wanting);
-  // Rows that the sequence lacks now: 0 where what was sampled last must be known first.
+  // The number of rows to compute now; 0 where the last sample must be known first.
   int missing(Sequence& sequence);
   Result<std::vector<Chunk>> schedule();
   void remember(Sequence& sequence, int computed, bool tail);
@@ -343,15 +340,15 @@ class Engine {
   // drafted.
   void take_said(const Pass& pass, const Pass::Said& said, size_t first, model::Answer& answer,
                  std::vector<SampledToken>& sampled);
-  // What the sequence says next; ends the turn where that was its last.
+  // Takes the next token of the sequence; ends the turn where it was the last.
   SampledToken take(SequenceId id, Sequence& sequence, const kernels::Sampled& drawn, uint64_t version);
-  // What may be drafted for a sequence that lacks one row; empty where it is not worth its rows.
+  // The draft for a sequence that lacks one row; empty where it is not worth its rows.
   Draft draft_of(Sequence& sequence, const DraftLoad& load);
-  // What the draft model would be asked for a sequence that has no draft of its own: as many tokens as are worth it.
+  // The request to the draft model for a sequence without a draft of its own.
   Draft draft_by_model(Sequence& sequence, const DraftLoad& load);
-  // Asks it, for all sequences that may draft in a pass of this load.
+  // Asks the draft model for all sequences that may draft in a pass of this load.
   Status ask_draft_model(bool behind, const DraftLoad& load);
-  // At most so many tokens may be drafted now.
+  // The maximum number of tokens to draft now.
   int room_for_draft(const Sequence& sequence, const DraftLoad& load) const;
   // Whether it is worth waiting for what was sampled last.
   bool may_draft_soon(Sequence& sequence);

@@ -1,9 +1,9 @@
-// Who holds which page of key/value memory; pages are shared where prefixes are equal.
+// Page tables of sequences over key/value memory; equal prefixes share pages.
 //
 // A sequence's table lists its pages in order of position. Whole pages are counted, not copied, and are kept after the
 // last sequence let go of them, until their room is needed: what was computed once is found again by its tokens
-// (prefix_tree.h). A page that a sequence will write to is its own. The cache never decides who waits: `grow` says no,
-// the engine chooses. The memory is the executor's; here are ids alone. Errors are those of the executor.
+// (prefix_tree.h). A page that a sequence will write to is its own. Scheduling is the engine's: `grow` only refuses.
+// The executor owns the memory; the cache handles ids. Errors are those of the executor.
 //
 // Thread safety: none; owned by one engine and used on its thread.
 // Invariants: 1. a free page is in no table and not remembered; 2. a page in two tables is never written.
@@ -22,17 +22,16 @@ using PageTable = std::vector<int>;
 
 class KvCache {
  public:
-  // Of all pages of `executor`, which must outlive this.
+  // Manages all pages of `executor`, which must outlive the cache.
   explicit KvCache(model::Executor& executor);
 
   // Makes `table` long enough for `tokens` positions; new pages are cleared. False, with the table as it was, where too
   // few pages are free or only remembered.
   Result<bool> grow(PageTable& table, int tokens);
 
-  // Gives the empty `table` what is remembered of `tokens`: whole pages shared, of the last a copy. Returns how many
-  // tokens that are; nothing, and the table as it was, where a step later it will be many more.
-  // `salt`: of what was remembered under the same one alone. `copied`: the page that the last one of `table` is a copy
-  // of, or -1.
+  // Fills the empty `table` with cached pages of `tokens`: whole pages are shared, the last one is copied. Returns the
+  // number of tokens; empty, with the table unchanged, where many more will be cached one step later. `salt`: only
+  // pages of the same salt match. `copied`: the page that the last one of `table` is a copy of, or -1.
   Result<std::optional<int>> adopt(std::span<const int32_t> tokens, uint64_t step, PageTable& table,
                                    std::string_view salt, int& copied);
 
@@ -40,12 +39,12 @@ class KvCache {
   // page will stay, too, as long as the table.
   void remember(std::span<const int32_t> tokens, const PageTable& table, bool tail, uint64_t step,
                 std::string_view salt);
-  // Nothing that was remembered is of these weights.
+  // Forgets all cached pages, after a change of weights.
   void forget();
 
-  // Lets go of the pages of `table` behind the first `pages`.
+  // Releases the pages of `table` behind the first `pages`.
   void shrink(PageTable& table, size_t pages);
-  // Lets go of all pages of `table`.
+  // Releases all pages of `table`.
   void release(PageTable& table);
 
  private:

@@ -1,4 +1,4 @@
-// Tells answers of a model that computed NaN from others.
+// Detects that a model computed NaN.
 #pragma once
 
 #include <cmath>
@@ -8,8 +8,8 @@
 
 namespace tandem::rollout {
 
-// An error where log-probabilities are NaN, as they are once the weights are, or what is computed from them is beyond
-// what its number format holds: the token beside them was drawn from nothing, and is no answer of the model.
+// Returns an error where a log-probability is NaN: weights were NaN, or an intermediate value overflowed. The token was
+// then not sampled from a distribution.
 inline Status check_are_numbers(std::span<const float> logprobs) {
   for (const float logprob : logprobs) {
     if (!std::isnan(logprob)) continue;

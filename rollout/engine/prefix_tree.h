@@ -6,10 +6,10 @@
 // the order of their tokens, so the longest common prefix with any of them is found at a neighbour: a lookup takes
 // O(pages * log(children)), however many sequences there are.
 //
-// What is entered under a salt is found under that salt alone: a tree each, which share the order of their uses.
+// Entries are found under their own salt only: each salt has a tree, and all trees share one LRU order.
 //
-// Pages that were entered in step n can be read from step n + 1 on. The tree knows nothing of who holds a page; what it
-// names as new, its owner holds for it, and what it names as gone, its owner lets go.
+// Pages that were entered in step n can be read from step n + 1 on. The tree holds no references: the owner retains the
+// pages that it returns as new, and releases those that it returns as gone.
 //
 // Thread safety: none.
 #pragma once
@@ -38,7 +38,7 @@ class PrefixTree {
     int copied = 0;
     int coming = 0;  // tokens of the longest match that can be read a step later
   };
-  // What is there of `tokens`. Counts as a use of what it finds.
+  // Finds the longest prefix of `tokens`. Counts as a use of the pages found.
   Match find(std::span<const int32_t> tokens, uint64_t step, std::string_view salt = "");
 
   // `pages` are those of `tokens`, which are all known. Returns the whole pages that are new here; the others were
@@ -48,9 +48,9 @@ class PrefixTree {
   // The page is no longer a tail, if it was one.
   void forget_tail(int page);
 
-  // Takes out the whole page that was not used for longest, of those that nothing follows and `free` says yes to.
+  // Evicts the least recently used leaf page for which `free` returns true.
   std::optional<int> evict(const std::function<bool(int page)>& free);
-  // Takes out all, tails too; returns the whole pages.
+  // Removes all pages, tails too; returns the whole ones.
   std::vector<int> clear();
 
   size_t pages() const { return whole_; }

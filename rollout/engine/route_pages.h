@@ -1,8 +1,8 @@
 // The experts of the positions that pages of keys and values hold, of a mixture of experts: beside each page the rows
-// of its positions, so that whoever finds a page finds them.
+// of its positions, so that a shared page has them too.
 //
-// Written when the answer of a pass is collected, in the order of passes; pages that were given away meanwhile are
-// written again by the passes after.
+// Written when the answer of a pass is collected, in the order of passes; pages that were reassigned meanwhile are
+// overwritten by later passes.
 //
 // Thread safety: none; one engine's. Memory: bytes_of(), taken as it is written.
 #pragma once

@@ -1,4 +1,4 @@
-// Where a text of tokens goes on as it did before: n-grams of a growing sequence, and the places behind them.
+// An n-gram index of a growing token sequence: finds where its last tokens occurred before.
 //
 // Each place is entered in a chain of those with the same last tokens before them, so that a look-up reads a bounded
 // number of candidates, whatever the length of the sequence. A few integers for each token.
@@ -22,11 +22,12 @@ class TokenLookup {
  public:
   static constexpr int kShortestMatch = 3, kLongestMatch = 32;
 
-  // `tokens` begins with those of the calls before. The place behind the last is not entered: nothing follows there.
+  // Adds new tokens; `tokens` begins with those of earlier calls. The place behind the last token is not entered:
+  // nothing follows there.
   void grow(std::span<const int32_t> tokens);
 
-  // The place in `tokens`, all of them added by `grow`, before which stands most of the end of `end`. Of several with
-  // as much, the one nearest to `near`. `end` may be `tokens` themselves.
+  // The place in `tokens` (all added by `grow`) with the longest match of the end of `end` before it; of equal matches
+  // the one nearest to `near`. `end` may be `tokens` themselves.
   TokenMatch find(std::span<const int32_t> tokens, std::span<const int32_t> end, int near) const;
 
  private:

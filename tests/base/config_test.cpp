@@ -53,6 +53,25 @@ TEST(Config, a_number_that_may_be_missing_has_a_value_that_says_so_and_its_limit
   EXPECT_EQ(clip, std::nullopt);
 }
 
+TEST(Config, a_whole_number_may_be_missing_too) {
+  std::optional<int> most;
+  Schema s;
+  s.add("most", most, "Most; -1: the default", 0, 10, -1);
+  EXPECT_EQ(dump_json(s.resolved()), R"({"most":-1})");
+  const auto give = [&](std::string override) { return s.read("", std::array{std::move(override)}).message(); };
+  EXPECT_EQ(give("most=0"), "");
+  EXPECT_EQ(most, 0);
+  EXPECT_THAT(give("most=-2"), HasSubstr("-2 is outside 0 to 10"));
+  EXPECT_THAT(give("most=1.5"), HasSubstr("1.5 is not a whole number"));
+  EXPECT_EQ(give("most=-1"), "");
+  EXPECT_EQ(most, std::nullopt);
+  EXPECT_THAT(dump_json(s.json_schema()), HasSubstr(R"({"const":-1})"));
+  ASSERT_TRUE(s.apply_resolved({{"most", 7}}).ok());
+  EXPECT_EQ(most, 7);
+  ASSERT_TRUE(s.apply_resolved({{"most", -1}}).ok());
+  EXPECT_EQ(most, std::nullopt);
+}
+
 // A run of an older version can still be looked at and gone on with.
 TEST(Config, a_resolved_file_from_before_a_field_was_there_leaves_its_default) {
   Settings read;

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <thread>
 
+#include "base/json.h"
 #include "tests/within.h"
 
 namespace tandem {
@@ -97,6 +98,22 @@ TEST_F(FolderLockTest, on_a_file_system_of_one_machine_an_old_record_is_waited_f
     std::ofstream(root() / "lock.json") << words;
     EXPECT_TRUE(FolderLock::claim(root(), clock_, of(kExt4, "mine"))) << words;
   }
+}
+
+TEST_F(FolderLockTest, a_record_of_a_later_format_is_refused_by_its_number_and_one_without_a_format_is_not) {
+  {
+    const auto lock = FolderLock::claim(root(), clock_);
+    ASSERT_TRUE(lock) << lock.error().to_string();
+    EXPECT_EQ(parse_json(*read_file(root() / "lock.json"))->at("format"), 1);
+  }
+  ASSERT_TRUE(write_file(root() / "lock.json", R"({"format":9,"pid":7})"));
+  for (const uint64_t type : {kExt4, kNfs}) {
+    const auto lock = FolderLock::claim(root(), clock_, of(type, "mine"));
+    ASSERT_FALSE(lock);
+    EXPECT_THAT(lock.error().to_string(), HasSubstr("lock.json: is of format 9; this program reads format 1"));
+  }
+  ASSERT_TRUE(write_file(root() / "lock.json", R"({"pid":7})"));
+  EXPECT_TRUE(FolderLock::claim(root(), clock_, of(kExt4, "mine")));
 }
 
 TEST_F(FolderLockTest, a_pipe_in_the_place_of_the_record_is_waited_for_by_nobody) {

@@ -207,10 +207,11 @@ TEST_F(RewardsRun, a_run_whose_rewards_never_work_says_so_and_stops) {
   EXPECT_THAT(screen, HasSubstr(reason));
   EXPECT_THAT(screen, HasSubstr("run.unscored_steps"));
   EXPECT_THAT(screen, HasSubstr("--resume"));
-  const auto failures = parse_json(text(run_dir / "failures.json"));
-  ASSERT_TRUE(failures.has_value()) << text(run_dir / "failures.json");
-  EXPECT_THAT(failures->at(0).at("reason").get<std::string>(), HasSubstr(reason));
-  EXPECT_GT(failures->at(0).at("count").get<int>(), 12);
+  const Json failures = json(run_dir / "failures.json");
+  ASSERT_TRUE(failures.contains("failures")) << text(run_dir / "failures.json");
+  EXPECT_EQ(failures["format"], 2);
+  EXPECT_THAT(failures["failures"].at(0).at("reason").get<std::string>(), HasSubstr(reason));
+  EXPECT_GT(failures["failures"].at(0).at("count").get<int>(), 12);
   EXPECT_EQ(json(run_dir / "summary.json")["steps"], 0) << "no step was spent on episodes that had no reward";
   for (const char* name : {"status.json", "summary.json", "report.html", "failure.json"})
     EXPECT_THAT(text(run_dir / name), HasSubstr("no_such_module")) << name;

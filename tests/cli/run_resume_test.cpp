@@ -109,5 +109,93 @@ TEST_F(RunResume, a_run_of_the_program_before_is_listed_read_and_shown_and_a_new
   EXPECT_NE(said().find("is of format 9"), std::string::npos) << said();
 }
 
+// A copy of tests/golden/run_before in a folder of its own, with the model that its config makes, and without
+// checkpoints, whose weights the golden run lacks.
+class RunOfBefore : public RunResume {
+ protected:
+  void SetUp() override {
+    fs::remove_all(run_dir_);
+    fs::create_directories(run_dir_.parent_path());
+    fs::copy(TANDEM_SOURCE_DIR "/tests/golden/run_before", run_dir_, fs::copy_options::recursive);
+    fs::create_directory_symlink(fs::absolute(root() / "model"), run_dir_ / "model");
+  }
+  void TearDown() override { fs::remove_all(run_dir_.parent_path()); }
+  int resume(const Arguments& overrides) const {
+    Arguments arguments = {"run", TANDEM_SOURCE_DIR "/configs/tiny.yaml", "--run-dir", run_dir_.string(), "--resume"};
+    arguments.insert(arguments.end(), overrides.begin(), overrides.end());
+    return tandem(arguments);
+  }
+  const fs::path run_dir_ = root() / "golden" / "before";
+};
+
+TEST_F(RunOfBefore, is_listed) {
+  ASSERT_EQ(tandem({"runs", run_dir_.parent_path().string(), "--json"}), 0) << said();
+  const auto entry = parse_json(said());
+  ASSERT_TRUE(entry) << said();
+  EXPECT_EQ((*entry)["state"], "done");
+  EXPECT_EQ((*entry)["step"], 3);
+  EXPECT_EQ((*entry)["heldout"]["pass_rate"], json(run_dir_ / "summary.json")["heldout"]["after"]["pass_rate"]);
+  EXPECT_EQ((*entry)["problem"], Json());
+}
+
+TEST_F(RunOfBefore, is_viewed) {
+  ASSERT_EQ(tandem({"view", run_dir_.string(), "--json"}), 0) << said();
+  const auto viewed = parse_json(said());
+  ASSERT_TRUE(viewed) << said();
+  EXPECT_EQ((*viewed)["running"], false);
+  EXPECT_NE(text(viewed->at("report").get<std::string>()).find("regex_script"), std::string::npos) << "a baseline";
+}
+
+TEST_F(RunOfBefore, is_resumed_where_it_is_done_and_then_is_of_this_format) {
+  const Json before = json(run_dir_ / "summary.json");
+  ASSERT_EQ(resume({"run.steps=3"}), 0) << said();  // the file says 30
+  EXPECT_NE(said().find("is done already"), std::string::npos) << said();
+  const Json summary = json(run_dir_ / "summary.json");
+  EXPECT_EQ(summary["format"], 1);
+  for (const char* key : {"steps", "heldout", "episodes", "tokens"}) EXPECT_EQ(summary[key], before[key]) << key;
+}
+
+TEST_F(RunOfBefore, is_resumed_with_more_steps) {
+  // Two formats of checkpoints lie between.
+  EXPECT_NE(resume({"run.steps=5"}), 0);
+  EXPECT_NE(said().find("step_3/learner.json: is of format 1; this program reads formats 2 to 3"), std::string::npos)
+      << said();
+  EXPECT_EQ(json(run_dir_ / "failure.json")["format"], 1);
+  fs::remove_all(run_dir_ / "checkpoints");
+  // Its steps are trained again, by the batches in the log; what the first command line said stays.
+  ASSERT_EQ(resume({}), 0) << said();
+  const Json summary = json(run_dir_ / "summary.json");
+  EXPECT_EQ(summary["steps"], 5);
+  EXPECT_EQ(summary["episodes"]["in_flight"], 0);
+  EXPECT_EQ(summary["heldout"]["after"]["n_tasks"], 4);
+  for (const char* name : {"status.json", "supervisor.json", "summary.json"})
+    EXPECT_EQ(json(run_dir_ / name)["format"], 1) << name;
+}
+
+TEST_F(RunOfBefore, is_refused_where_a_file_is_of_a_later_format) {
+  for (const char* name : {"status.json", "supervisor.json", "floors.json", "failures.json", "tasks.json"}) {
+    const std::string before = text(run_dir_ / name);
+    Json later = json(run_dir_ / name);
+    later["format"] = 9;
+    ASSERT_TRUE(write_file(run_dir_ / name, later.dump()).ok());
+    EXPECT_EQ(resume({}), 2) << name;
+    EXPECT_NE(said().find(std::string(name) + ": is of format 9; this program reads format"), std::string::npos)
+        << said();
+    if (std::string_view(name) != "tasks.json") {
+      EXPECT_EQ(tandem({"view", run_dir_.string(), "--json"}), 2) << name;
+      EXPECT_NE(said().find("is of format 9"), std::string::npos) << said();
+    }
+    if (before.empty())
+      fs::remove(run_dir_ / name);
+    else
+      ASSERT_TRUE(write_file(run_dir_ / name, before).ok());
+  }
+  Json summary = json(run_dir_ / "summary.json");
+  summary["format"] = 9;
+  ASSERT_TRUE(write_file(run_dir_ / "summary.json", summary.dump()).ok());
+  ASSERT_EQ(tandem({"runs", run_dir_.parent_path().string(), "--json"}), 0) << said();
+  EXPECT_NE(said().find("summary.json: is of format 9"), std::string::npos) << said();
+}
+
 }  // namespace
 }  // namespace tandem

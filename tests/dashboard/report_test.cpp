@@ -14,7 +14,9 @@ using testing::HasSubstr;
 using testing::Not;
 
 std::string report_of(const SyntheticRun& run) {
-  const Status status = write_report(run.dir(), run.plan());
+  const auto files = read_run(run.dir(), run.plan());
+  EXPECT_TRUE(files) << files.error().to_string();
+  const Status status = write_report(*files);
   EXPECT_TRUE(status) << status.to_string();
   return read_file(run.dir() / "report.html").value_or("");
 }

@@ -9,6 +9,10 @@
 namespace tandem::dashboard {
 namespace {
 
+Result<Json> summarise(const fs::path& run_dir, rollout::RunPlan plan) {
+  return dashboard::summarise(TRY(read_run(run_dir, std::move(plan))));
+}
+
 TEST(Statistics, a_rate_counts_samples_and_an_interval_resamples_tasks) {
   const std::vector<TaskScore> tasks = {{1, 4}, {4, 4}, {0, 0}};
   const auto rate = pass_rate(tasks);
@@ -164,6 +168,20 @@ TEST(Summary, what_a_killed_run_left_is_summarised_too) {
   EXPECT_EQ((*s)["outcomes"]["completed"], 5);
   EXPECT_TRUE((*s)["heldout"]["after"].is_null());
   EXPECT_TRUE((*s)["heldout"]["gain"].is_null());
+}
+
+TEST(Summary, files_of_the_supervisor_may_say_their_format_and_are_refused_by_that_of_a_later_version) {
+  SyntheticRun run({.steps = 1, .groups_per_step = 1, .group_size = 2, .kinds = {"echo"}, .heldout_tasks = 0});
+  run.write("floors.json", R"({"format": 1, "nothing": 0.5})");
+  EXPECT_EQ(read_run(run.dir(), run.plan())->floors, (Json{{"nothing", 0.5}}));
+  for (const char* name : {"status.json", "supervisor.json", "floors.json", "failures.json"}) {
+    run.write(name, R"({"format": 9})");
+    const auto refused = read_run(run.dir(), run.plan());
+    ASSERT_FALSE(refused) << name;
+    EXPECT_THAT(refused.error().to_string(),
+                testing::HasSubstr(std::string(name) + ": is of format 9; this program reads"));
+    fs::remove(run.dir() / name);
+  }
 }
 
 TEST(Summary, a_folder_that_is_no_run_is_refused_by_name) {

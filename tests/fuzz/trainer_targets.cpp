@@ -1,5 +1,6 @@
-// Transcripts to learn from, in files that somebody else wrote.
+// Transcripts and pairs of answers to learn from, in files that somebody else wrote.
 #include "tests/fuzz/targets.h"
+#include "trainer/sft/preference.h"
 #include "trainer/sft/transcript.h"
 #include "trainer/sft/transcript_file.h"
 
@@ -10,6 +11,7 @@ void transcripts(std::string_view bytes) {
   const MemoryFile file(bytes);
   (void)trainer::visit_transcripts(file.path(), [](int, const Result<Json>& value) -> Status {
     if (value) (void)trainer::read_transcript(*value);
+    if (value) (void)trainer::read_preference(*value);
     return {};
   });
 }
@@ -26,7 +28,11 @@ std::vector<std::string> transcripts_seeds() {
           R"({"source":"user","message":"q"},{"source":"agent","message":"","reasoning_content":"t","tool_calls":)"
           R"([{"tool_call_id":"c","function_name":"ls","arguments":{}}],"observation":{"results":)"
           R"([{"source_call_id":"c","content":"a.txt"}]}},{"source":"agent","message":"a"}]})",
-          R"({"tokens":[1,2,3],"sampled":[0,1,1],"reward":0.5,"split":"train"})"};
+          R"({"tokens":[1,2,3],"sampled":[0,1,1],"reward":0.5,"split":"train"})",
+          R"({"prompt":[{"role":"user","content":"q"}],"chosen":"a","rejected":{"role":"assistant","content":"b"}})"
+          "\n"
+          R"({"chosen":[{"role":"user","content":"q"},{"role":"assistant","content":"a"}],"rejected":[{"role":"user",)"
+          R"("content":"q"},{"role":"assistant","content":"b"}]})"};
 }
 
 constexpr Target kTrainerTargets[] = {{"transcripts", transcripts, transcripts_seeds}};

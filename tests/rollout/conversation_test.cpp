@@ -80,21 +80,23 @@ TEST_F(Conversations, of_every_family_are_told_as_messages_from_their_tokens) {
       tokens.insert(tokens.end(), next->tokens.begin(), next->tokens.end());
       sampled.resize(tokens.size(), 0);
     }
-    const auto turns = retell(*conversation, opening, tokens, sampled);
-    ASSERT_TRUE(turns) << turns.error().to_string();
-    ASSERT_EQ(turns->size(), golden["turns"].size());
-    for (size_t i = 0; i < turns->size(); ++i) {
+    const auto segments = retell_segments(*conversation, {}, opening, tokens, sampled, {});
+    ASSERT_TRUE(segments) << segments.error().to_string();
+    ASSERT_EQ(segments->size(), 1u);
+    const auto& turns = segments->front().turns;
+    ASSERT_EQ(turns.size(), golden["turns"].size());
+    for (size_t i = 0; i < turns.size(); ++i) {
       const Json& turn = golden["turns"][i];
-      EXPECT_EQ((*turns)[i].said.text, turn["text"].get<std::string>());
-      EXPECT_EQ((*turns)[i].reply.results, turn["results"].get<std::vector<std::string>>());
-      EXPECT_EQ((*turns)[i].reply.instruction, turn["instruction"].get<std::string>());
+      EXPECT_EQ(turns[i].said.text, turn["text"].get<std::string>());
+      EXPECT_EQ(turns[i].reply.results, turn["results"].get<std::vector<std::string>>());
+      EXPECT_EQ(turns[i].reply.instruction, turn["instruction"].get<std::string>());
     }
     // Another token in the middle of what follows, or of the prompt, is no message of this template.
-    const size_t behind = (*turns)[0].begin + (*turns)[0].tokens.size();
+    const size_t behind = turns[0].begin + turns[0].tokens.size();
     for (const size_t at : {behind, size_t{1}}) {
       auto other = tokens;
       other[at] = other[at] == 5 ? 6 : 5;
-      const auto refused = retell(*conversation, opening, other, sampled);
+      const auto refused = retell_segments(*conversation, {}, opening, other, sampled, {});
       ASSERT_FALSE(refused) << at;
       EXPECT_EQ(refused.error().code(), Code::kInvalid);
     }

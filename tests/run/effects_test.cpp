@@ -11,6 +11,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::UnorderedElementsAre;
 
 std::vector<std::string> effects_of(std::vector<std::string> overrides) {
   RunConfig config;
@@ -55,6 +56,40 @@ TEST(Effects, groups_without_a_signal_are_those_of_algorithms_with_advantages_of
   EXPECT_THAT(effects_of({"algorithm.name=ppo", "trainer.dynamic_sampling=2"}),
               ElementsAre(HasSubstr("trainer.dynamic_sampling has no effect: algorithm.advantage is gae")));
   EXPECT_THAT(effects_of({"algorithm.name=dapo", "trainer.dynamic_sampling=2"}), IsEmpty());
+}
+
+TEST(Effects, replaced_groups_are_the_algorithms_own_number_unless_given) {
+  const auto replaced = [](std::vector<std::string> overrides) {
+    RunConfig config;
+    Schema schema = schema_of(config);
+    EXPECT_TRUE(schema.read("", overrides));
+    return dynamic_sampling_of(config);
+  };
+  EXPECT_EQ(replaced({}), 0);
+  EXPECT_EQ(replaced({"algorithm.name=dapo"}), 10);
+  EXPECT_EQ(replaced({"algorithm.name=dapo", "trainer.dynamic_sampling=-1"}), 10);
+  EXPECT_EQ(replaced({"algorithm.name=dapo", "trainer.dynamic_sampling=0"}), 0);
+  EXPECT_EQ(replaced({"algorithm.name=grpo", "trainer.dynamic_sampling=3"}), 3);
+}
+
+TEST(Effects, a_loss_says_which_shared_keys_it_reads) {
+  const auto without = [](const std::string& name) {
+    std::vector<std::string> keys;
+    for (const std::string& sentence :
+         effects_of({"algorithm.name=" + name, "algorithm.clip_low=0.1", "algorithm.clip_high=0.7",
+                     "algorithm.dual_clip=3", "algorithm.mask_low=0.1"})) {
+      const size_t begin = sentence.find("algorithm.") + 10;
+      keys.push_back(sentence.substr(begin, sentence.find(' ', begin) - begin));
+    }
+    return keys;
+  };
+  EXPECT_THAT(without("grpo"), UnorderedElementsAre("mask_low"));
+  EXPECT_THAT(without("gspo"), UnorderedElementsAre("mask_low"));
+  EXPECT_THAT(without("clip_cov"), UnorderedElementsAre("mask_low"));
+  for (const char* name : {"cispo", "gmpo"}) EXPECT_THAT(without(name), UnorderedElementsAre("dual_clip", "mask_low"));
+  for (const char* name : {"sapo", "kl_cov"})
+    EXPECT_THAT(without(name), UnorderedElementsAre("clip_low", "clip_high", "dual_clip", "mask_low"));
+  EXPECT_THAT(without("dppo"), UnorderedElementsAre("clip_low", "clip_high", "dual_clip"));
 }
 
 TEST(Effects, keys_of_branches_do_nothing_without_a_branch) {

@@ -91,6 +91,80 @@ TEST(Admission, the_first_class_begins_beside_others_where_all_slots_are_taken) 
   EXPECT_EQ(admission.step(Ended{11}, {}).start.size(), 1u);
 }
 
+// A flood of batch requests had the only queue full, and completions at the cursor got 429.
+TEST(Admission, a_flood_of_one_class_refuses_nothing_of_a_better_one) {
+  Admission admission({.slots = 4, .queue = 100});
+  AnswerId next = 1;
+  int taken = 0;
+  while (!admission.step(offer(next++, Priority::kBatch), {}).refused) ASSERT_LT(++taken, 200);
+  for (const auto priority : {Priority::kAgent, Priority::kInteractive, Priority::kAutocomplete})
+    EXPECT_FALSE(admission.step(offer(next++, priority), {}).refused) << name_of(priority);
+  EXPECT_TRUE(admission.step(offer(next++, Priority::kBatch), {}).refused);
+  // And each is bounded itself.
+  taken = 0;
+  while (!admission.step(offer(next++, Priority::kInteractive), {}).refused) ASSERT_LT(++taken, 200);
+  EXPECT_LE(admission.waiting(), 2 * 100 + 8);
+}
+
+// Requests at four times the rate that can be answered: those that are taken on wait no longer than they may, and no
+// slot stands free for it.
+TEST(Admission, what_would_wait_too_long_is_refused_at_once_and_the_rest_is_in_time) {
+  for (const double load : {0.5, 1.0, 4.0, 20.0}) {
+    AdmissionSettings settings{.slots = 8, .queue = 1000};
+    settings.longest_wait[static_cast<size_t>(Priority::kInteractive)] = 2s;
+    Admission admission(settings);
+    Random random(7);
+    Time now{};
+    std::map<AnswerId, Time> sent;
+    std::multimap<Time, AnswerId> ends;
+    int answered = 0, refused = 0, late = 0;
+    AnswerId next = 1;
+    const auto begin = [&](const AdmissionActions& actions) {
+      for (const AnswerId id : actions.start) {
+        late += now - sent.at(id) > 3s;
+        ends.emplace(now + from_seconds(0.5 + random.uniform()), id);  // a second in the mean, so 7 a second at most
+      }
+    };
+    for (int tick = 0; tick < 20'000; ++tick, now += 10ms) {
+      while (!ends.empty() && ends.begin()->first <= now) {
+        const AnswerId id = ends.begin()->second;
+        ends.erase(ends.begin());
+        ++answered;
+        begin(admission.step(Ended{id}, now));
+      }
+      if (!random.chance(std::min(1.0, load * 0.07))) continue;
+      for (int i = 0; i < (load > 10 ? 2 : 1); ++i) {
+        sent[next] = now;
+        const auto actions = admission.step(offer(next++), now);
+        refused += actions.refused.has_value();
+        EXPECT_EQ(actions.too_late, actions.refused.has_value());
+        begin(actions);
+      }
+    }
+    const double capacity = 7.0 * 200;
+    if (load <= 0.5) {
+      EXPECT_EQ(refused, 0) << load;
+    }
+    if (load >= 4) {
+      EXPECT_GT(answered, 0.97 * capacity) << load;
+      EXPECT_GT(refused, 1000) << load;
+    }
+    EXPECT_LE(late, answered / 100) << load;
+  }
+}
+
+TEST(Admission, nothing_is_foreseen_from_a_time_when_nothing_was_asked) {
+  AdmissionSettings settings{.slots = 2, .queue = 10};
+  settings.longest_wait.fill(1s);
+  Admission admission(settings);
+  Time now{};
+  admission.step(offer(1, Priority::kAgent), now);
+  admission.step(Ended{1}, now + 100ms);
+  now += 1h;
+  // Two begin, and a third waits for a tenth of a second or so.
+  for (AnswerId id = 2; id <= 4; ++id) EXPECT_FALSE(admission.step(offer(id, Priority::kAgent), now).refused) << id;
+}
+
 TEST(Admission, nothing_is_started_while_it_is_held) {
   Admission admission({.slots = 2, .queue = 100});
   EXPECT_EQ(admission.step(offer(1), {}).start.size(), 1u);

@@ -321,6 +321,38 @@ TEST_F(TorchAdvantagesTest, of_ranks_count_those_of_a_group_that_a_sample_beats)
   for (size_t i = 0; i < rows.mask.size(); ++i) EXPECT_EQ(got->advantages[i], expected[i / rows.length]);
 }
 
+TEST_F(TorchAdvantagesTest, of_effort_take_the_metrics_of_episodes) {
+  LossBatch rows = batch(7);
+  std::ranges::fill(rows.mask, 1);
+  std::ranges::fill(rows.rewards, 0);
+  for (size_t row = 0; row < rows.rows; ++row) rows.rewards[row * rows.length + 6] = std::vector{1, 1, 0, 1, 0}[row];
+  rows.metrics["tool_calls"] = {2, 6, 9, 4, 1};
+  const Algorithm algorithm = advantages_of(TANDEM_SOURCE_DIR "/examples/losses/effort.py");
+  const auto got = computed(algorithm, rows);
+  ASSERT_TRUE(got.has_value()) << got.error().to_string();
+  const double mean = (0.9 + 0.7) / 3;  // a call costs 0.05 where something was earned
+  const std::vector<double> expected = {0.9 - mean, 0.7 - mean, -mean, 0, 0};
+  for (size_t i = 0; i < rows.mask.size(); ++i) EXPECT_NEAR(got->advantages[i], expected[i / rows.length], 1e-12);
+  rows.metrics.clear();
+  const auto without = computed(algorithm, rows);
+  ASSERT_FALSE(without.has_value());
+  EXPECT_THAT(without.error().to_string(), HasSubstr("tool_calls"));
+}
+
+TEST_F(TorchAdvantagesTest, metrics_are_a_dictionary_of_tensors_that_stay_as_they_are) {
+  LossBatch rows = batch(3);
+  rows.metrics["turns"] = {1, 2, 3, 4, 5};
+  const auto mistake_of = [&](const std::string& type, const std::string& line) {
+    const auto got = computed(
+        advantages_of(file("def advantages(rewards, metrics: " + type + "):\n    " + line + "\n    return rewards\n")),
+        rows);
+    EXPECT_FALSE(got.has_value()) << line;
+    return got ? std::string() : got.error().to_string();
+  };
+  EXPECT_THAT(mistake_of("Tensor", "pass"), HasSubstr("metrics is a Dict[str, Tensor]"));
+  EXPECT_THAT(mistake_of("Dict[str, Tensor]", "metrics['turns'].mul_(2)"), HasSubstr("metrics turns in place"));
+}
+
 #ifdef TANDEM_EXAMPLE_LOSS
 TEST_F(TorchAdvantagesTest, a_library_in_cpp_makes_them_too) {
   LossBatch rows = batch(5, 0.1);

@@ -47,9 +47,10 @@ class TorchRun : public testing::Test {
 TEST_F(TorchRun, advantages_of_ones_own_have_the_bits_of_equal_built_in_ones_on_ranks_too) {
   const fs::path script = folder_ / "own.py";
   ASSERT_TRUE(write_file(script,
-                         "def advantages(rewards, groups):\n"
+                         "def advantages(rewards, groups, metrics: Dict[str, Tensor]):\n"
                          "    same = groups.unsqueeze(0) == groups.unsqueeze(1)\n"
-                         "    return rewards, {'samples': same.sum(1).max()}\n"));
+                         "    samples = same.sum(1).max()\n"
+                         "    return rewards, {'samples': samples, 'turns': metrics['turns'].max()}\n"));
   const Arguments plain = {"algorithm.name=reinforce++", "algorithm.whiten_advantages=false", "algorithm.gamma=1"};
   Arguments own = plain;
   own.insert(own.end(), {"algorithm.advantage=torch", "algorithm.advantage_script=" + script.string()});
@@ -65,6 +66,7 @@ TEST_F(TorchRun, advantages_of_ones_own_have_the_bits_of_equal_built_in_ones_on_
     ASSERT_EQ(got.size(), 2u);
     for (size_t i = 0; i < got.size(); ++i) {
       EXPECT_EQ(got[i]["loss_metrics"]["advantage_samples"], 8.0) << name;
+      EXPECT_GE(got[i]["loss_metrics"]["advantage_turns"].get<double>(), 1) << name;
       EXPECT_EQ(got[i]["loss"], expected[i]["loss"]) << name;
       EXPECT_EQ(got[i]["weights_digest"], expected[i]["weights_digest"]) << name;
       EXPECT_GT(got[i]["grad_norm"].get<double>(), 0) << name;

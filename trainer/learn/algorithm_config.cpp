@@ -33,77 +33,86 @@ void add_fields(Schema& s, AlgorithmConfig& c, Keys keys) {
         every ? std::vector<std::string>{}
               : std::vector<std::string>{"", "grpo", "dr_grpo", "rloo", "opo", "maxrl", "pass_at_k", "gigpo",
                                          "reinforce++", "gae", "distill", "torch"});
-  s.add("algorithm.clip_low", c.clip_low, "Distance of the ratio below 1; -1: the algorithm's own", 0, up_to(1), kOwn);
-  s.add("algorithm.clip_high", c.clip_high, "Distance of the ratio above 1; -1: the algorithm's own", 0, up_to(100),
-        kOwn);
+  s.add("algorithm.clip_low", c.clip_low, "Lower clip range of the ratio: 1 - clip_low; -1: the algorithm's own", 0,
+        up_to(1), kOwn);
+  s.add("algorithm.clip_high", c.clip_high, "Upper clip range of the ratio: 1 + clip_high; -1: the algorithm's own", 0,
+        up_to(100), kOwn);
   s.add("algorithm.dual_clip", c.dual_clip, "Bounds the loss of a negative advantage; 0: off", 0, up_to(1e6));
-  s.add("algorithm.mask_low", c.mask_low, "Fall of a token's probability that dppo leaves out", 0, 1);
-  s.add("algorithm.mask_high", c.mask_high, "Rise of a token's probability that dppo leaves out", 0, 1);
-  s.add("algorithm.penalty", c.penalty, "Of dppo, on the squared log ratio", 0, up_to(1e6));
+  s.add("algorithm.mask_low", c.mask_low, "dppo masks tokens whose probability falls by more than this", 0, 1);
+  s.add("algorithm.mask_high", c.mask_high, "dppo masks tokens whose probability rises by more than this", 0, 1);
+  s.add("algorithm.penalty", c.penalty, "Coefficient of dppo's penalty on the squared log ratio", 0, up_to(1e6));
   s.add("algorithm.std_epsilon", c.std_epsilon, "Added to the standard deviation (grpo, pass_at_k, gigpo)", 0, 1);
-  s.add("algorithm.gamma", c.gamma, "Discount of later rewards, a token (reinforce++, ppo) or a turn (gigpo)", 0, 1);
-  s.add("algorithm.lambda", c.lambda, "Of generalised advantages (ppo)", 0, 1);
+  s.add("algorithm.gamma", c.gamma, "Discount of later rewards, per token (reinforce++, ppo) or per turn (gigpo)", 0,
+        1);
+  s.add("algorithm.lambda", c.lambda, "Lambda of generalized advantage estimation (ppo)", 0, 1);
   s.add("algorithm.pass_at_k.k", c.pass_k, "Attempts of which the best counts (pass_at_k); below the size of a group",
         1, 4096);
   s.add("algorithm.gigpo.weight", c.gigpo.weight,
-        "Of a turn's advantage among turns that began in the same state, beside that of the episode (gigpo)", 0,
+        "Weight of the advantage among turns that began in the same state, relative to that of the episode (gigpo)", 0,
         up_to(1e6));
-  s.add("algorithm.gigpo.std", c.gigpo.scaled, "Whether both advantages of gigpo are divided by the deviation");
+  s.add("algorithm.gigpo.std", c.gigpo.scaled,
+        "Whether both advantages of gigpo are divided by the standard deviation");
   s.add("algorithm.branch_credit", c.branch_credit,
-        "What episodes learn of a trunk that they share (rollout.branch): tree, once, by the mean of their advantages; "
-        "none, each by its own, as if it had drawn it",
+        "Credit of the trunk that episodes share (rollout.branch). tree: it is trained once, with the mean of their "
+        "advantages; none: each episode trains it with its own advantage",
         {"tree", "none"});
   s.add("algorithm.branch_local", c.branch_local,
-        "Behind the trunk: weight of an episode's advantage among those that share it, beside that in its group (tree)",
+        "After the trunk: weight of an episode's advantage among those that share the trunk, added to that in its "
+        "group (tree)",
         0, up_to(1e6));
   s.add(
       "algorithm.teacher.path", c.teacher.path,
       "Model that every sampled token is compared with: a directory, or a step of a run (RUN@12, RUN@last, RUN@best). "
       "It has the vocabulary of the model. Costs a forward pass and its memory; empty: none");
   s.add("algorithm.teacher.weight", c.teacher.weight,
-        "Times teacher's - sampler's logprob of a token, added to its advantage", 0, up_to(1e6));
-  s.add("algorithm.teacher.clamp", c.teacher.clamp, "Holds that difference of a token, nats; 0: off", 0, up_to(1e6));
+        "Factor of (teacher's - sampler's logprob) of a token, which is added to its advantage", 0, up_to(1e6));
+  s.add("algorithm.teacher.clamp", c.teacher.clamp, "Clamps that difference to this many nats, both sides; 0: off", 0,
+        up_to(1e6));
   s.add("algorithm.whiten_advantages", c.whiten_advantages,
-        "Advantages of the batch get mean 0 and deviation 1; null: the algorithm's own");
-  s.add("algorithm.aggregation", c.aggregation, "How token losses become one; empty: the algorithm's own",
+        "Normalizes the advantages of the batch to mean 0 and standard deviation 1; null: the algorithm's own");
+  s.add("algorithm.aggregation", c.aggregation, "How token losses are aggregated; empty: the algorithm's own",
         {"", "token_mean", "seq_mean_token_mean", "seq_mean_token_sum", "sum_over_length"});
-  s.add("algorithm.aggregation_length", c.aggregation_length, "Length for sum_over_length", 0, kMost);
+  s.add("algorithm.aggregation_length", c.aggregation_length, "Denominator of sum_over_length", 0, kMost);
   s.add("algorithm.correction.kind", c.correction.kind,
-        "Weight for what the sampler did differently; ratios are 1 then", {"none", "tis", "mis", "icepop"});
-  s.add("algorithm.correction.level", c.correction.level, "What shares a weight", {"token", "sequence"});
+        "Importance weights between trainer and sampler; ratios are 1 then", {"none", "tis", "mis", "icepop"});
+  s.add("algorithm.correction.level", c.correction.level, "One weight per token, or per sequence",
+        {"token", "sequence"});
   s.add("algorithm.correction.low", c.correction.low, "Weights below are dropped; -1: the kind's own", 0, up_to(1e6),
         kOwn);
-  s.add("algorithm.correction.high", c.correction.high, "Weights above are held (tis) or dropped; -1: the kind's own",
+  s.add("algorithm.correction.high", c.correction.high, "Weights above are capped (tis) or dropped; -1: the kind's own",
         0, up_to(1e6), kOwn);
   s.add("algorithm.kl.estimator", c.kl.estimator,
-        "Term for the distance from the starting model; costs a forward pass and its memory",
+        "Estimator of the KL term against the starting model; costs a forward pass and its memory",
         {"none", "k1", "k2", "k3"});
-  s.add("algorithm.kl.coefficient", c.kl.coefficient, "Of that term", 0, up_to(1e6));
-  s.add("algorithm.kl.clamp", c.kl.clamp, "Holds the estimate of a token; 0: off", 0, up_to(1e6));
-  s.add("algorithm.kl.in_reward", c.kl.in_reward, "Taken off each token's reward, not added to the loss");
-  s.add("algorithm.entropy.coefficient", c.entropy.coefficient, "Of an entropy bonus", 0, up_to(1e6));
+  s.add("algorithm.kl.coefficient", c.kl.coefficient, "Coefficient of the KL term", 0, up_to(1e6));
+  s.add("algorithm.kl.clamp", c.kl.clamp, "Clamps the estimate of a token, both sides; 0: off", 0, up_to(1e6));
+  s.add("algorithm.kl.in_reward", c.kl.in_reward,
+        "The KL term is subtracted from each token's reward instead of added to the loss");
+  s.add("algorithm.entropy.coefficient", c.entropy.coefficient, "Coefficient of an entropy bonus", 0, up_to(1e6));
   for (const PolicyLoss* loss : policy_losses()) {
     for (const LossKey& key : loss->keys) {
       s.add(fmt::format("algorithm.{}", key.name), c.own[std::string(key.name)],
             fmt::format("{}; -1: {}", key.doc, key.preset), key.least, key.most, kOwn);
     }
   }
-  s.add("algorithm.value.learning_rate", c.value.learning_rate, "Of the critic (ppo)", 0, 10);
-  s.add("algorithm.value.coefficient", c.value.coefficient, "Of the critic's loss, its mean squared error (ppo)", 0,
+  s.add("algorithm.value.learning_rate", c.value.learning_rate, "Learning rate of the critic (ppo)", 0, 10);
+  s.add("algorithm.value.coefficient", c.value.coefficient, "Coefficient of the critic's mean squared error (ppo)", 0,
         up_to(1e6));
-  s.add("algorithm.value.trunk", c.value.trunk, "Whether the model's weights learn from the critic's loss too (ppo)");
-  s.add("algorithm.script", c.script, "Of torch: a file with the loss in TorchScript, Python source or a saved module");
-  s.add("algorithm.library", c.library, "Of torch: a shared library with the loss in C++");
-  s.add("algorithm.options", c.options, "Of torch: NAME=VALUE each, for the parameters of that function");
+  s.add("algorithm.value.trunk", c.value.trunk,
+        "Whether gradients of the critic's loss reach the model's weights (ppo)");
+  s.add("algorithm.script", c.script,
+        "For torch: file with the loss in TorchScript, as Python source or a saved module");
+  s.add("algorithm.library", c.library, "For torch: shared library with the loss in C++");
+  s.add("algorithm.options", c.options, "For torch: parameters of that function, each as NAME=VALUE");
   s.add("algorithm.advantage_script", c.advantage_script,
-        "Of advantage torch: a file with the function `advantages` in TorchScript");
+        "For advantage torch: file with the function `advantages` in TorchScript");
   s.add("algorithm.advantage_library", c.advantage_library,
-        "Of advantage torch: a shared library with such a function in C++");
+        "For advantage torch: shared library with such a function in C++");
   s.add("algorithm.advantage_options", c.advantage_options,
-        "Of advantage torch: NAME=VALUE each, for the parameters of that function");
+        "For advantage torch: parameters of that function, each as NAME=VALUE");
   s.add("algorithm.reference", c.reference,
-        "Of torch: the function gets logprobs of the starting model; costs a forward pass and its memory");
-  s.add("algorithm.seconds", c.seconds, "Of torch: the longest that a call of the function may take", 0.001, 86400);
+        "For torch: the function gets logprobs of the starting model; costs a forward pass and its memory");
+  s.add("algorithm.seconds", c.seconds, "For torch: time limit of a call of the function", 0.001, 86400);
 }
 
 // A value of JSON as the field takes it.
@@ -214,11 +223,11 @@ void add_algorithm_fields(Schema& schema, AlgorithmConfig& config) {
   schema.add("algorithm.demonstrations.data", d.data,
              "Demonstrations whose negative log-likelihood is a term of the loss: files of transcripts and run "
              "directories, as data.train of `tandem sft` takes them. The run keeps their tokens; empty: none");
-  schema.add("algorithm.demonstrations.samples", d.samples, "Of them, that join a batch", 1, 100'000);
-  schema.add("algorithm.demonstrations.coefficient", d.coefficient, "Of that term", 0, 1e6);
+  schema.add("algorithm.demonstrations.samples", d.samples, "Demonstrations in each batch", 1, 100'000);
+  schema.add("algorithm.demonstrations.coefficient", d.coefficient, "Coefficient of that term", 0, 1e6);
   schema.add("algorithm.kinds", config.kinds,
-             "Kinds of task that are learned by an algorithm of their own: KIND[,KIND]=NAME [KEY=VALUE...] each, with "
-             "keys of this section, such as \"bug=gspo clip_high=0.0004\", and weight=NUMBER of its loss");
+             "Algorithms for single kinds of task: KIND[,KIND]=NAME [KEY=VALUE...] each, with keys of this section, "
+             "such as \"bug=gspo clip_high=0.0004\", and weight=NUMBER of its loss");
 }
 
 Result<Algorithm> algorithm_of(const AlgorithmConfig& c) {
@@ -285,56 +294,6 @@ Result<Algorithm> algorithm_from_json(const Json& json) {
   add_fields(schema, config, Keys::kEvery);
   TRY(set_members(schema, json, "algorithm."));
   return algorithm_of(config);
-}
-
-Json to_json(const Algorithm& a) {
-  Json json = {{"name", a.name},
-               {"advantage", to_string(a.advantage)},
-               {"std_epsilon", a.std_epsilon},
-               {"pass_at_k", {{"k", a.pass_k}}},
-               {"gigpo", {{"weight", a.gigpo.weight}, {"std", a.gigpo.scaled}}},
-               {"teacher", {{"path", a.teacher.path}, {"weight", a.teacher.weight}, {"clamp", a.teacher.clamp}}},
-               {"gamma", a.gamma},
-               {"lambda", a.lambda},
-               {"whiten_advantages", a.whiten_advantages},
-               {"clip_low", a.clip_low},
-               {"clip_high", a.clip_high},
-               {"dual_clip", a.dual_clip > 0 ? Json(a.dual_clip) : Json()},
-               {"mask_low", a.mask_low},
-               {"mask_high", a.mask_high},
-               {"penalty", a.penalty},
-               {"aggregation", kAggregations.name_of(a.aggregation)},
-               {"aggregation_length", a.aggregation_length}};
-  if (a.branches != BranchCredit{}) {
-    json["branch_credit"] = a.branches.by_tree ? "tree" : "none";
-    json["branch_local"] = a.branches.local;
-  }
-  json["correction"] = {{"kind", kCorrections.name_of(a.correction.kind)},
-                        {"level", kLevels.name_of(a.correction.sequence_level)},
-                        {"low", a.correction.low},
-                        {"high", a.correction.high}};
-  json["kl"] = {{"estimator", kEstimators.name_of(a.kl.estimator)},
-                {"coefficient", a.kl.coefficient},
-                {"clamp", a.kl.clamp > 0 ? Json(a.kl.clamp) : Json()},
-                {"in_reward", a.kl.in_reward}};
-  json["entropy"] = {{"coefficient", a.entropy}};
-  json["value"] = {
-      {"learning_rate", a.critic.learning_rate}, {"coefficient", a.critic.coefficient}, {"trunk", a.critic.trunk}};
-  if (is_function(a)) {
-    json["script"] = a.torch.script;
-    json["library"] = a.torch.library;
-    json["options"] = a.torch.options;
-    json["reference"] = a.torch.reference;
-    json["seconds"] = a.torch.seconds;
-  }
-  if (a.advantage == AdvantageKind::kTorch) {
-    json["advantage_script"] = a.own_advantages.script;
-    json["advantage_library"] = a.own_advantages.library;
-    json["advantage_options"] = a.own_advantages.options;
-    json["reference"] = a.own_advantages.reference;
-    json["seconds"] = a.own_advantages.seconds;
-  }
-  return json;
 }
 
 }  // namespace tandem::trainer

@@ -13,7 +13,7 @@
 
 namespace tandem::trainer {
 
-// What is not set, or empty, is the algorithm's own.
+// Unset and empty values stand for the algorithm's defaults.
 struct AlgorithmConfig {
   std::string name = "dr_grpo", advantage, aggregation;
   double std_epsilon = Algorithm{}.std_epsilon;
@@ -59,15 +59,14 @@ struct AlgorithmConfig {
 // The keys of a run, with limits that catch typing errors.
 void add_algorithm_fields(Schema& schema, AlgorithmConfig& config);
 
-// kInvalid names the key that cannot be.
+// kInvalid names the wrong key.
 Result<Algorithm> algorithm_of(const AlgorithmConfig& config);
 
-// The keys that are of other losses alone, such as "algorithm.sapo.tau_positive".
+// Keys that only other losses use, such as "algorithm.sapo.tau_positive".
 std::vector<std::string> keys_of_other_losses(const Algorithm& algorithm);
 
 // The same of JSON without the outer key, with every key there is and no limits but those of the formulas. A null is a
 // missing key; unknown keys and values out of range are errors that name the key.
 Result<Algorithm> algorithm_from_json(const Json& json);
-Json to_json(const Algorithm& algorithm);
 
 }  // namespace tandem::trainer

@@ -1,4 +1,4 @@
-// How the values of an algorithm are written.
+// Names of an algorithm's enum values, as configs write them.
 //
 // Thread safety: constants.
 #pragma once

@@ -1,4 +1,4 @@
-// In which states the turns of sampled episodes began, for advantages that compare turns (AdvantageKind::kGigpo).
+// Anchor states of turns, for advantages that compare turns which began in the same state (AdvantageKind::kGigpo).
 //
 // A trajectory records tokens and nothing of the workspace, so a state is what the model was shown directly before the
 // turn: the tokens since its last word, which are the prompt before the first turn, and the answers of tools later on.
@@ -15,10 +15,10 @@ namespace tandem::trainer {
 struct Sample;
 struct LossBatch;
 
-// Of each sample, for each of its turns, a number: equal where the tokens are equal.
+// Returns for each turn of each sample a number; equal numbers mean equal tokens.
 std::vector<std::vector<int64_t>> anchors_of(std::span<const Sample> samples);
 
-// Of the turns after the first, the share whose state another turn of its group was in. 0 where there are none.
+// The share of turns after the first whose state another turn of the group had too. 0 where there are none.
 double shared_states(const LossBatch& batch);
 
 }  // namespace tandem::trainer

@@ -25,19 +25,19 @@ struct BatchLoss {
   std::map<std::string, double> function_metrics;  // of functions of the user's own
 };
 
-// What the tokens of a batch are credited with, made of its rewards and of a teacher's logprobs.
+// The advantages and returns of a batch, from its rewards and a teacher's logprobs.
 struct Credit {
   Rows advantages;  // 0 where the mask is 0
   Rows returns;     // as BatchLoss has them
   TeacherCounts taught = {};
   std::map<std::string, double> function_metrics = {};  // of advantages of the user's own, as advantage_NAME
 };
-// Arguments and errors as batch_loss() has them.
+// Arguments and errors are those of batch_loss().
 Result<Credit> credit_of(const LossBatch& batch, const Algorithm& algorithm, const OwnFunctions& functions = {},
                          int64_t step = 0);
 
 // kInvalid where something that the algorithm needs is missing, or a correction would count twice. Sizes must agree.
-// `functions` are needed where the loss or the advantages are functions of the user's own.
+// `functions` are needed for a custom loss or custom advantages.
 Result<BatchLoss> batch_loss(const LossBatch& batch, const Algorithm& algorithm, const OwnFunctions& functions = {},
                              int64_t step = 0);
 

@@ -20,7 +20,7 @@ struct BatchUpdates {
   friend bool operator==(const BatchUpdates&, const BatchUpdates&) = default;
 };
 
-// kInvalid names the setting that cannot be.
+// kInvalid names the wrong setting.
 Status check(const BatchUpdates& updates);
 
 // The groups of each minibatch of an epoch, ascending: `groups` of them, shuffled by seed, step (from 1) and epoch

@@ -18,13 +18,13 @@
 
 namespace tandem::trainer {
 
-// What a row's tokens weigh.
+// The weights of a row's tokens.
 struct TrunkShare {
   size_t tokens = 0;  // that count, from the first on
   double weight = 1;  // of each of them; those behind weigh 1
 };
 
-// By row; empty where nothing is shared, or the algorithm has it so.
+// By row; empty where no trunk is shared, or the algorithm does not use branch credit.
 std::vector<TrunkShare> trunk_shares(std::span<const RowTrunk> trunks, const BranchCredit& credit);
 
 // The weight of `length` tokens that count, and of each of them: empty where all are 1.
@@ -34,14 +34,14 @@ std::vector<double> token_weights(size_t length, const TrunkShare& share);
 // Advantages of the rows of a batch, [rows * length], 0 where the mask is 0. Nothing changes in one that is credited.
 void credit_trunks(const LossBatch& batch, const BranchCredit& credit, std::vector<double>& advantages);
 
-// The same of rows that have one advantage each.
+// The same for rows with one advantage each.
 struct RowCredit {
   double of_trunk = 0, own = 0;
 };
 std::vector<RowCredit> credit_trunks(std::span<const RowTrunk> trunks, std::span<const double> advantages,
                                      const BranchCredit& credit);
 
-// kInvalid where a row has less than its trunk, or rows of one trunk do not share as much.
+// kInvalid where a row is shorter than its trunk, or rows of one trunk differ in its length.
 Status check_trunks(const LossBatch& batch);
 
 }  // namespace tandem::trainer

@@ -1,7 +1,7 @@
 // The memory of a training between steps, as named slices: masters, moments, gradients, work space.
 //
-// What there is to be is a list of `SliceSpec`, so that the memory can be told before it is taken, by the same list
-// that takes it. A rank of several holds parts of the same names.
+// A list of `SliceSpec` describes the slices: it both estimates the memory and allocates it. With several ranks, each
+// holds its parts under the same names.
 //
 // Thread safety: none; the owner's.
 #pragma once
@@ -37,16 +37,16 @@ class Buffers {
   Buffers() = default;
   explicit Buffers(std::span<const SliceSpec> specs);
 
-  // Zeros. The name must be new.
+  // Adds a slice of zeros. The name must be new.
   Slice add(const SliceSpec& spec);
   bool contains(std::string_view name) const;
-  // A name that was not added is a bug of the caller, and ends the process.
+  // Aborts for a name that was not added.
   Slice at(std::string_view name);
   ConstSlice at(std::string_view name) const;
   // In the order in which they were added.
   std::vector<Slice> all();
 
-  // As the specs say.
+  // Bytes of all slices, as in their specs.
   size_t bytes() const;
   void clear() { held_.clear(); }
 

@@ -17,11 +17,11 @@ std::vector<std::pair<uint64_t, fs::path>> checkpoints_of(const fs::path& folder
 
 fs::path checkpoint_path(const fs::path& folder, uint64_t step);
 
-// After checkpoint `step` was saved: points `latest` at it, and removes all but the newest `kept`, that of step
-// `needed`, and those that a link beside them names.
+// Call after checkpoint `step` was saved. Points `latest` at it, and removes all checkpoints but the newest `kept`,
+// that of step `needed`, and the targets of links.
 void keep_newest_checkpoints(const fs::path& folder, uint64_t step, size_t kept, uint64_t needed);
 
-// What links in FOLDER/checkpoints name, as whole paths.
+// Targets of the links in FOLDER/checkpoints, as whole paths.
 std::set<fs::path> linked_checkpoints(const fs::path& folder);
 
 // Removes partial checkpoints of processes that were killed while saving.

@@ -13,7 +13,7 @@
 
 namespace tandem::trainer {
 
-// Memory of a device that is handed out front to back and taken back all at once.
+// A bump allocator in device memory; everything is freed at once.
 class DeviceArena {
  public:
   Result<kernels::OnDevice<bf16>*> take(kernels::DeviceStream& stream, size_t count);
@@ -25,7 +25,7 @@ class DeviceArena {
   size_t chunk_ = 0, used_ = 0, taken_ = 0;
 };
 
-// Before the operations, which keep a pointer to it.
+// A base class, so that it is initialised before the operations, which keep a pointer to it.
 struct DeviceTapeStream {
   explicit DeviceTapeStream(kernels::DeviceStream stream) : own(std::move(stream)) {}
   kernels::DeviceStream own;
@@ -66,7 +66,7 @@ class Tape::DevicePass final : private DeviceTapeStream, public model::DeviceLay
  private:
   using enum TapeKind;
   using Record = TapeRecord<Tensor>;
-  // Arrays of the host in the device's memory, as long as the next of the same name has not come.
+  // A copy of a host array in device memory, valid until the next upload.
   template <typename T>
   class Sent {
    public:
@@ -117,7 +117,7 @@ class Tape::DevicePass final : private DeviceTapeStream, public model::DeviceLay
   // Sets floats, and elements, to 0.
   Status clear(kernels::OnDevice<float>* values, int rows, int columns);
   Status clear(Element* values, int rows, int columns);
-  // The values of a parameter's matrix that products multiply: bf16, expanded where it is quantised.
+  // The bf16 matrix of a parameter, expanded where it is quantised.
   Result<Element*> matrix_of(int parameter);
 
   Status backward(const Record& record);
@@ -152,7 +152,7 @@ class Tape::DevicePass final : private DeviceTapeStream, public model::DeviceLay
   GivenRoutes counts_;
   Tensor hidden_;
 
-  // The tree: of its rows, and of rows that a page begins with which belong to ancestors.
+  // Rows of the tree, and rows of ancestors at the start of a page.
   Sent<int32_t> tokens_, positions_, pages_table_, first_page_, copied_rows_, copied_positions_, copied_first_page_;
   int copied_ = 0;
   std::optional<model::DevicePages<bf16>> pages_;

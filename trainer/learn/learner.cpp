@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <numeric>
 
 #include "kernels/optimizer.h"
 
@@ -99,12 +100,11 @@ Result<Learner> Learner::create(model::Weights weights, kernels::Stream stream, 
 
 Status Learner::take_masters() {
   buffers_ = Buffers(specs_of(weights_->layout(), low_rank_.get(), shard_));
-  const auto values = masters().host<float>();
   if (low_rank_) {
     learned_ = low_rank_->learned(weights_->layout());
-    TRY(low_rank_->initialise(values));
+    TRY(low_rank_->initialise(masters()));
   } else {
-    std::ranges::transform(own(weights_->slice()).host<bf16>(), values.begin(),
+    std::ranges::transform(own(weights_->slice()).host<bf16>(), masters().host<float>().begin(),
                            [](bf16 w) { return kernels::to_float(w); });
   }
   return rebuild_weights();
@@ -114,7 +114,7 @@ Status Learner::export_model(const fs::path& directory, const fs::path& source) 
   TRY(model::save_weights(*weights_, directory, source));
   if (critic_) TRY(critic_->write(directory));
   if (!low_rank_) return {};
-  return model::write_adapter(low_rank_->adapter(masters().host<float>()), directory / "adapter", source.string());
+  return model::write_adapter(low_rank_->adapter(masters()), directory / "adapter", source.string());
 }
 
 std::string Learner::description() const {
@@ -126,7 +126,7 @@ std::string Learner::description() const {
 
 Status Learner::rebuild_weights() {
   if (low_rank_) {
-    TRY(low_rank_->merge(stream_, masters().host<float>(), *weights_));
+    TRY(low_rank_->merge(stream_, masters(), *weights_));
   } else {
     std::ranges::transform(masters().host<float>(), own(weights_->slice()).host<bf16>().begin(),
                            [](float value) { return kernels::to_bf16(value); });
@@ -287,8 +287,7 @@ Status Learner::apply(StepMetrics& metrics) {
 
 Status Learner::update(StepMetrics& metrics) {
   if (low_rank_) {
-    TRY(low_rank_->pass_on(stream_, masters().host<float>(), buffers_.at(kGradients).host<float>(),
-                           buffers_.at(kFactorGradients).host<float>()));
+    TRY(low_rank_->pass_on(stream_, masters(), buffers_.at(kGradients), buffers_.at(kFactorGradients)));
   }
   const Slice gradients = low_rank_ ? buffers_.at(kFactorGradients) : own(buffers_.at(kGradients));
   metrics.grad_norm = TRY(norm_of(gradients));
@@ -315,7 +314,7 @@ Status Learner::update(StepMetrics& metrics) {
                        .learning_rate = static_cast<float>(metrics.learning_rate),
                        .number = updates_}));
   forget_gradients();
-  if (low_rank_) TRY(low_rank_->merge(stream_, masters().host<float>(), *weights_));
+  if (low_rank_) TRY(low_rank_->merge(stream_, masters(), *weights_));
   TRY(gather_weights());
   return ready();
 }
@@ -349,16 +348,9 @@ Result<StepMetrics> Learner::imitate(std::span<const Sample> samples) {
 }
 
 Result<double> Learner::evaluate(std::span<const Sample> samples) {
-  StepMetrics metrics;
-  const auto outcomes = TRY(accumulate(
-      samples,
-      [&](size_t, const TokenLogprobs& at, std::vector<double>&, Outcome& outcome) {
-        for (const double logprob : at.logprobs) outcome.loss -= logprob;
-      },
-      metrics));
-  double sum = 0;
-  for (const Outcome& outcome : outcomes) sum += outcome.loss;
-  return metrics.trained_tokens > 0 ? sum / static_cast<double>(metrics.trained_tokens) : 0.0;
+  const auto sums = TRY(sums_of_logprobs(samples));
+  const double tokens = trained_tokens(samples);
+  return tokens > 0 ? -std::accumulate(sums.begin(), sums.end(), 0.0) / tokens : 0.0;
 }
 
 }  // namespace tandem::trainer

@@ -1,4 +1,4 @@
-// Weights that learn: one optimizer step from a batch of samples, by reinforcement or from demonstrations.
+// Trains weights: one optimizer step from a batch of samples, by reinforcement or from demonstrations.
 //
 // Samples are dealt to virtual slots (slots.h), merged into prefix trees (token_tree.h) of bounded size, and run
 // through the Tape; gradients are summed slot by slot, and slots as a tree; then the norm is clipped and the optimizer
@@ -32,6 +32,7 @@
 #include "trainer/learn/optimizer.h"
 #include "trainer/learn/own_functions.h"
 #include "trainer/learn/parts.h"
+#include "trainer/learn/preference_loss.h"
 #include "trainer/learn/ranks.h"
 #include "trainer/learn/sequence_loss.h"
 #include "trainer/learn/slots.h"
@@ -48,42 +49,46 @@ struct Sample {
   std::vector<uint64_t> versions;  // [tokens]: of the weights that sampled it; empty for demonstrations
   double advantage = 0;            // or the reward: Learner::reinforce
   std::optional<uint64_t> group;   // samples of one group follow each other; none: a group of its own
-  // Of a reward the part that each turn has: on the last token of the turn, the rest on the last of all. Empty: none.
+  // The reward of each turn, on the last token of the turn; the rest of the reward is on the last token of all. Empty:
+  // none.
   std::vector<double> turn_rewards = {};
   uint32_t part = 0;  // of the algorithm: which of its parts the sample is learned by
   // Where segments begin that see nothing of those before them, ascending; empty: there is one. The sample is one
   // sequence of the loss whatever their number. The last turn of a segment that another follows is a summary, which has
   // no turn reward of its own.
   std::vector<uint32_t> later_segments = {};
-  // The experts that the sampler's tokens went to, which the passes of the model that learns take, too; empty: they
-  // choose. Reference models and teachers choose by themselves.
+  // The experts of the sampler's tokens, which passes of the trained model replay; empty: its routers choose. Reference
+  // models and teachers always choose.
   ExpertRoutes routes = {};
   // The tokens that each was drawn from, where the sampler cut some off: all logprobs of the sample, those of reference
   // model and teacher too, are among these. Empty: it was drawn from all.
   KeepSets kept = {};
-  // Samples of one number, of one group, share their first `trunk_tokens` tokens, which were drawn once; below 0: none.
+  // Of the episode, by name: what functions of the user's own may take. Empty where none does.
+  std::map<std::string, double> metrics = {};
+  // Samples of one group with the same `trunk` share their first `trunk_tokens` tokens, which were sampled once; below
+  // 0: none.
   int64_t trunk = -1;
   uint32_t trunk_tokens = 0;
 };
 
-// The part of a demonstration, whose term is Algorithm::demonstrations. It has no logprobs, versions or group, and
-// stands behind all samples that were drawn.
+// The part number of a demonstration, whose term is Algorithm::demonstrations. It has no logprobs, versions or group,
+// and follows all sampled samples.
 inline constexpr uint32_t kDemonstrationPart = UINT32_MAX;
 
-// What was drawn from the policy.
+// The samples that were drawn from the policy.
 std::span<const Sample> without_demonstrations(std::span<const Sample> samples);
-// How many tokens have a logprob that is learned from: the first of a sample has none.
+// The number of trained tokens with a logprob: the first token of a sample has none.
 double trained_tokens(std::span<const Sample> samples);
 
 // Runs of samples of one group.
 std::vector<SlotGroup> groups_of(std::span<const Sample> samples);
 
-// The slice of a checkpoint that the weights are made of: the weights in fp32, or with LoRA the factors.
+// The slice of a checkpoint that the weights are rounded from: the weights in fp32, or with LoRA the factors.
 inline constexpr const char* kMasters = "masters";
-// What a step adds up: dLoss/dparameter, fp32, as the weights lie.
+// The slice of gradients: dLoss/dparameter, fp32, in the layout of the weights.
 inline constexpr const char* kGradients = "gradients";
 
-// One pass through a minibatch, and the update that it led to.
+// Metrics of one minibatch and its update.
 struct UpdateMetrics {
   int epoch = 1, minibatch = 1;  // from 1
   double loss = 0, grad_norm = 0;
@@ -114,8 +119,8 @@ struct StepMetrics {
   double max_abs_logprob_diff =
       0;  // against the sampler, over tokens of versions that are at hand: this one, and some of the last
   int64_t compared_tokens = 0;
-  // Of rows computed, times layers with experts: those whose experts were recorded and taken, and of them those that
-  // the weights now would choose otherwise.
+  // Rows times layers with experts: those whose recorded experts were replayed, and of them those for which the current
+  // router would choose others.
   int64_t routes_taken = 0, routes_changed = 0;
   // Tokens of samples with kept tokens; of them those from whose distribution something was cut off; and how many
   // tokens were left there, in all.
@@ -126,7 +131,7 @@ struct StepMetrics {
   std::map<std::string, std::map<std::string, double>> parts = {};
 };
 
-// Into the fields of the same names; nothing where no token counted.
+// Moves means into the fields of the same names; nothing where no token counted.
 void take_means(std::map<std::string, double> means, StepMetrics& metrics);
 
 class Learner {
@@ -138,8 +143,8 @@ class Learner {
   static Result<Learner> create(model::Weights weights, const model::Place& place, const OptimizerSettings& settings,
                                 Ranks ranks = {});
 
-  // What a learner holds once it has taken a step, but for what its passes keep (Tape::row_bytes_of). Of several ranks
-  // the first holds most.
+  // Memory of a learner after its first step, without the activations of its passes (Tape::row_bytes_of). Of several
+  // ranks the first holds most.
   struct Memory {
     size_t masters_and_gradients = 0, optimizer = 0;
     size_t slots = 0;  // lies where passes run; `on_device`: not on the host
@@ -159,11 +164,12 @@ class Learner {
   // Copies the current weights as the reference model of a KL term. Costs their size in memory, and a forward pass for
   // each batch.
   Status keep_reference();
-  // A second model, of whatever shape, that reinforce() compares every sampled token with (teacher_term.h), once a
-  // step; its weights are as they were read. Costs their size in memory, and a forward pass for each batch. kInvalid
-  // where it has fewer tokens.
+  // Sets the teacher, a second model of any shape with which reinforce() compares every sampled token once a step
+  // (teacher_term.h); its weights do not change. Costs their size in memory, and a forward pass for each batch.
+  // kInvalid where it has fewer tokens.
   Status keep_teacher(model::Weights weights);
-  // What reinforce() with this algorithm needs beside the model: a reference model, a critic. Before load().
+  // Prepares what reinforce() with this algorithm needs beside the model: a reference model, a critic. Call before
+  // load().
   Status prepare(const Algorithm& algorithm);
   // Counts a step whose batch has nothing to learn from.
   void skip() { ++steps_, ++updates_; }
@@ -184,10 +190,17 @@ class Learner {
   // the advantage of a sample is its reward, and the loss is batch_loss() over the logprobs of all samples, which costs
   // a second forward pass. Its errors are returned, and nothing has moved.
   Result<StepMetrics> reinforce(std::span<const Sample> samples, const Algorithm& algorithm, uint64_t version);
-  // The functions of the user's own that the algorithm has.
+  // Sets the custom functions of the algorithm.
   void use(OwnFunctions functions) { functions_ = std::move(functions); }
   // One step on demonstrations: mean negative log-likelihood of the trained tokens.
   Result<StepMetrics> imitate(std::span<const Sample> samples);
+  // One step on pairs of answers, as preference_loss() has them; `reference` are their sums_of_logprobs() under the
+  // model that the training started from. Of the answers of a pair only the trained tokens count, one at least. A
+  // second forward pass comes first, since the loss is of whole answers.
+  Result<StepMetrics> prefer(std::span<const Sample> answers, std::span<const double> reference,
+                             const PreferenceLoss& loss);
+  // Of each sample the sum over its trained tokens; no step.
+  Result<std::vector<double>> sums_of_logprobs(std::span<const Sample> samples);
   // The mean negative log-likelihood; no step.
   Result<double> evaluate(std::span<const Sample> samples);
 
@@ -201,8 +214,8 @@ class Learner {
   Status save(const fs::path& folder, const Json& progress = {});
   // Of any number of ranks. kCorrupt where a digest differs, kInvalid where it is of another model or optimizer.
   Status load(const fs::path& folder);
-  // The first number of masters and moments that is not that of a checkpoint, in words; nothing where all are. Of one
-  // rank. Errors as load has them.
+  // Describes the first difference of masters and moments from a checkpoint; empty where all are equal. For one rank.
+  // Errors are those of load.
   Result<std::optional<std::string>> difference_from(const fs::path& folder);
 
  private:
@@ -214,10 +227,10 @@ class Learner {
   static std::vector<SliceSpec> specs_of(const model::ParameterLayout& layout, const LowRank* low_rank,
                                          const std::optional<Piece>& shard);
   Status take_masters();
-  // Of what learns: the weights, or with LoRA the factors.
+  // The masters: of the weights, or with LoRA of the factors.
   Slice masters() { return buffers_.at(kMasters); }
   ConstSlice masters() const { return buffers_.at(kMasters); }
-  // What a checkpoint keeps: masters, and the optimizer's state; and where in the whole each begins.
+  // A slice that a checkpoint stores (masters, optimizer state), with its offset in the whole.
   struct StateSlice {
     Slice slice;
     size_t begin = 0;
@@ -227,14 +240,14 @@ class Learner {
   struct ShardNote;
   Result<Json> write_shards(const fs::path& aside);
   Status write_state(const fs::path& aside, const fs::path& folder, const Json& shards, const Json& progress);
-  // kInvalid where it is of another model or optimizer; else what it says of itself.
+  // Returns the metadata of a checkpoint. kInvalid where it is of another model or optimizer.
   Result<Json> state_of_checkpoint(const fs::path& folder) const;
   Status read_checkpoint(const fs::path& folder);
-  // Weights from masters, and all that is made of them.
+  // Rebuilds the weights from the masters, and everything derived from them.
   Status rebuild_weights();
-  // The part of this rank, of a slice over all elements of the model.
+  // This rank's part of a slice over all elements of the model.
   Slice own(const Slice& whole) const;
-  // The rounded weights that each rank has made of its masters, on all ranks.
+  // Gathers the rounded weights of all ranks on all ranks.
   Status gather_weights();
   std::string description() const;
   // Of one sample's trained tokens, in order.
@@ -249,7 +262,7 @@ class Learner {
     bool trunk = false;
     std::vector<double> sum;  // dLoss/dhead, written
   };
-  // What becomes of a sample, told among ranks.
+  // Results of a sample, exchanged among ranks.
   struct Outcome {
     double loss = 0;
     LossCounts counts;
@@ -261,16 +274,16 @@ class Learner {
     double value_error = 0;  // the critic's, sum of squares
     TeacherCounts taught;
   };
-  // Writes the gradient of the loss by each logprob of a sample's trained tokens, and what became of the sample.
+  // Writes the gradient of the loss by each logprob of a sample's trained tokens, and the sample's results.
   using SampleGradients =
       std::function<void(size_t sample, const TokenLogprobs& at, std::vector<double>& gradients, Outcome& outcome)>;
-  // Which models a pass asks beside the one that learns and its reference. A step asks the teacher once.
+  // Which models a pass runs beside the trained one and its reference. A step runs the teacher once.
   enum class Asked : uint8_t { kNone, kTeacher };
   // Forward and backward passes over all samples; adds to the slice "gradients" what this rank's slots have. Returns
   // the outcomes of all samples.
   Result<std::vector<Outcome>> accumulate(std::span<const Sample> samples, const SampleGradients& gradients_of,
                                           StepMetrics& metrics, Asked asked = Asked::kNone);
-  // Which rank computes each sample, by the slots that groups are dealt to.
+  // The rank that computes each sample, by the slot of its group.
   std::vector<int> owners_of(std::span<const Sample> samples) const;
   // The samples as rows of a batch on every rank: a row is the trained tokens of a sample, padded on the right. One
   // forward pass over all of them.
@@ -299,13 +312,13 @@ class Learner {
   // The loss of the demonstrations among the samples, which is returned; its mean is written to of_loss.
   static double demonstration_loss(std::span<const Sample> samples, std::span<const Outcome> outcomes,
                                    const DemonstrationTerm& term, StepMetrics& metrics);
-  // What the samples of each part were counted to.
+  // Metrics of the samples of each part.
   static PartMetrics means_of(std::span<const Part> parts, std::span<const Outcome> outcomes);
-  // What follows the gradients: the check of samples of the version before, and the move.
+  // Finishes a step once gradients are complete: checks samples of the previous version, and updates the weights.
   Result<StepMetrics> finish(std::span<const Sample> samples, uint64_t version, StepMetrics metrics);
-  // That check, and the weights before the step for the next one.
+  // Checks samples of the previous version, and keeps the current weights for the next check.
   Status keep_previous(std::span<const Sample> samples, uint64_t version, StepMetrics& metrics);
-  // What a slot's passes count.
+  // Counts of a slot's passes.
   struct PassCounts {
     int64_t trained_tokens = 0, sample_tokens = 0, tree_tokens = 0;
     int64_t routes_taken = 0, routes_changed = 0;
@@ -316,15 +329,15 @@ class Learner {
   Result<PassCounts> run_slot(std::span<const Sample> samples, std::span<const size_t> places,
                               const SampleGradients& gradients_of, const Slice& gradients, std::span<Outcome> outcomes,
                               std::span<double> head_gradient, Asked asked);
-  // Adds what the slots have of the critic's gradient, in their order, whoever has them.
+  // Adds the slots' gradients of the critic in slot order, over all ranks.
   Status sum_of_slots(std::vector<double>& head_gradients, const std::vector<int>& owners_of_slots);
   // The sum over ranks of the gradients: of what this rank owns, or of all.
   Status sum_over_ranks(bool any_here, bool any_at_all);
   Result<double> norm_of(const Slice& gradients);
   Status copy_weights(std::unique_ptr<model::Weights>& copy);
-  // Of `flat` what passes read.
+  // Derives from `flat` what passes read.
   Status ready();
-  // Moves the weights by the gradients, unless their norm is a spike, which is counted in `metrics`.
+  // Updates the weights by the gradients, unless their norm is a spike, which is counted in `metrics`.
   Status update(StepMetrics& metrics);
   // The update of a step that has one.
   Status apply(StepMetrics& metrics);
@@ -364,7 +377,7 @@ Result<Json> checkpoint_progress(const fs::path& folder);
 Result<model::Weights> checkpoint_weights(const fs::path& folder,
                                           model::WeightFormat format = model::WeightFormat::kBf16);
 
-// The factors of one that learned with LoRA; nothing of others.
+// The factors of a checkpoint with LoRA; empty for others.
 Result<std::optional<model::Adapter>> checkpoint_adapter(const fs::path& folder);
 
 }  // namespace tandem::trainer

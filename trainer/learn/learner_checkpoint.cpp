@@ -288,7 +288,7 @@ Result<std::optional<model::Adapter>> checkpoint_adapter(const fs::path& folder)
   Buffers buffers;
   const Slice factors = buffers.add({.name = kMasters, .elements = low_rank.elements()});
   TRY(read_slice(folder, state, factors));
-  return std::optional(low_rank.adapter(factors.host<float>()));
+  return std::optional(low_rank.adapter(factors));
 }
 
 }  // namespace tandem::trainer

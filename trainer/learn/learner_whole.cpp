@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "trainer/learn/anchors.h"
@@ -66,6 +67,10 @@ LossBatch rows_of(std::span<const Sample> samples) {
     }
     // Groups that are none have numbers of their own.
     batch.groups.push_back(sample.group ? static_cast<int64_t>(*sample.group) : -1 - static_cast<int64_t>(row));
+  }
+  for (size_t row = 0; row < samples.size(); ++row) {
+    for (const auto& [name, value] : samples[row].metrics)
+      batch.metrics.try_emplace(name, batch.rows, std::nan("")).first->second[row] = value;
   }
   batch.trunks = trunks_of(samples);
   return batch;

@@ -147,7 +147,8 @@ Status LowRank::check_fits(const model::Adapter& adapter) const {
   return {};
 }
 
-Status LowRank::initialise(std::span<float> factors) const {
+Status LowRank::initialise(const model::Slice& slice) const {
+  const auto factors = slice.host<float>();
   if (!settings_.start.empty()) {
     const auto adapter = TRY(model::read_adapter(settings_.start));
     TRY(check_fits(adapter).at(settings_.start));
@@ -168,19 +169,21 @@ Status LowRank::initialise(std::span<float> factors) const {
   return {};
 }
 
-Status LowRank::pass_on(kernels::Stream& stream, std::span<const float> factors, std::span<const float> weight_grads,
-                        std::span<float> grads) {
+Status LowRank::pass_on(kernels::Stream& stream, const model::ConstSlice& factors,
+                        const model::ConstSlice& weight_grads, const model::Slice& grads) {
+  const auto values = factors.host<float>(), of_weights = weight_grads.host<float>();
+  const auto out = grads.host<float>();
   const int rank = settings_.rank;
   for (const Target& target : targets_) {
     const auto& [offset, rows, columns] = target.matrix;
-    const float* const grad = weight_grads.data() + offset;
-    const float *const a = factors.data() + target.a, *const b = factors.data() + target.b;
+    const float* const grad = of_weights.data() + offset;
+    const float *const a = values.data() + target.a, *const b = values.data() + target.b;
     // dB = dW A^T
     TRY(kernels::pack(stream, a, rank, columns, packed_.data()));
     TRY(kernels::gemm(stream, kernels::BasicGemm<float>{.a = grad,
                                                         .a_stride = static_cast<size_t>(columns),
                                                         .b = packed_.data(),
-                                                        .out_float = grads.data() + target.b,
+                                                        .out_float = out.data() + target.b,
                                                         .out_stride = static_cast<size_t>(rank),
                                                         .m = rows,
                                                         .n = rank,
@@ -195,18 +198,19 @@ Status LowRank::pass_on(kernels::Stream& stream, std::span<const float> factors,
     TRY(kernels::gemm(stream, kernels::BasicGemm<float>{.a = transposed_.data(),
                                                         .a_stride = static_cast<size_t>(rows),
                                                         .b = packed_.data(),
-                                                        .out_float = grads.data() + target.a,
+                                                        .out_float = out.data() + target.a,
                                                         .out_stride = static_cast<size_t>(columns),
                                                         .m = rank,
                                                         .n = columns,
                                                         .k = rows}));
   }
   const float s = scale();
-  for (float& grad : grads) grad *= s;
+  for (float& grad : out) grad *= s;
   return {};
 }
 
-Status LowRank::merge(kernels::Stream& stream, std::span<const float> factors, model::Weights& weights) const {
+Status LowRank::merge(kernels::Stream& stream, const model::ConstSlice& slice, model::Weights& weights) const {
+  const auto factors = slice.host<float>();
   const auto values = weights.slice().host<kernels::bf16>();
   for (const Target& target : targets_) {
     TRY(model::add_low_rank(stream, model::LowRankSum<kernels::bf16>{.shape = target.matrix,
@@ -220,7 +224,8 @@ Status LowRank::merge(kernels::Stream& stream, std::span<const float> factors, m
   return {};
 }
 
-model::Adapter LowRank::adapter(std::span<const float> factors) const {
+model::Adapter LowRank::adapter(const model::ConstSlice& slice) const {
+  const auto factors = slice.host<float>();
   model::Adapter adapter{
       .rank = settings_.rank, .alpha = settings_.alpha, .use_rslora = settings_.use_rslora, .factors = {}};
   for (const Target& target : targets_) {

@@ -1,23 +1,23 @@
-// LoRA (Hu et al. 2021): two thin factors for each matrix learn, and the model itself stays as it is.
+// LoRA (Hu et al. 2021): two low-rank factors for each matrix are trained; the base model is frozen.
 //
 // The weights that sampler and trainer compute with are the model's with the factors merged in, rounded to bf16
 // (model/adapter.h), so a token's logprob is the same bits in both as it is without LoRA, and serving costs nothing.
 // Gradients are those of the merged weights, passed on: with W' = W + s B A, dB = s dW' A^T and dA = s B^T dW'. What is
 // saved is memory: masters and moments of the factors alone, 8 bytes a weight instead of 18.
 //
-// Factors lie in one flat array: of each matrix, in the order of names, A [rank][columns] and then B [rows][rank];
-// fp32.
+// Factors lie in one flat slice of the host: of each matrix, in the order of names, A [rank][columns] and then B
+// [rows][rank]; fp32.
 //
 // Thread safety: none.
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "base/buffer.h"
 #include "model/adapter.h"
+#include "model/slice.h"
 
 namespace tandem::trainer {
 
@@ -42,23 +42,23 @@ class LowRank {
 
   const LowRankSettings& settings() const { return settings_; }
   size_t elements() const { return elements_; }
-  // Of the targets' own values, which it keeps.
+  // Elements of the base weights of the targets, which it keeps.
   size_t base_elements() const { return base_elements_; }
   // "LoRA of rank 8, alpha 16, on down_proj, q_proj": factors of one description and one model are alike.
   std::string description() const;
 
-  // By parameter: 1 where the gradient of its weights is passed on.
+  // By parameter: 1 where the gradient of its weights is needed.
   std::vector<uint8_t> learned(const model::ParameterLayout& layout) const;
   // Writes the factors of the adapter to go on with. Without one, A is uniform within 1 / sqrt(columns) of 0, as in
   // PEFT, and B is zero: the merged model equals the base model.
-  Status initialise(std::span<float> factors) const;
+  Status initialise(const model::Slice& factors) const;
   // Computes the factors' gradients from those of the weights. `grads` is written, not added to.
-  Status pass_on(kernels::Stream& stream, std::span<const float> factors, std::span<const float> weight_grads,
-                 std::span<float> grads);
+  Status pass_on(kernels::Stream& stream, const model::ConstSlice& factors, const model::ConstSlice& weight_grads,
+                 const model::Slice& grads);
   // Merges the factors into the target matrices of `weights`; the caller packs them afterwards.
-  Status merge(kernels::Stream& stream, std::span<const float> factors, model::Weights& weights) const;
+  Status merge(kernels::Stream& stream, const model::ConstSlice& factors, model::Weights& weights) const;
   // The factors as a PEFT adapter.
-  model::Adapter adapter(std::span<const float> factors) const;
+  model::Adapter adapter(const model::ConstSlice& factors) const;
 
  private:
   struct Target {

@@ -1,4 +1,4 @@
-// Which gradients are spikes: by the norms of those before.
+// Detects spikes of the gradient norm by the norms before.
 //
 // Thread safety: as any value.
 #pragma once
@@ -14,8 +14,8 @@ class NormHistory {
   static constexpr size_t kKept = 32;  // norms
   static constexpr size_t kLeast = 8;  // that must be known before any is a spike
 
-  // Whether `norm` is above `times` the median of up to kKept before it. Spikes are kept as others are: what stays
-  // large is usual after some steps.
+  // Whether `norm` is above `times` the median of up to kKept before it. Spikes enter the history too, so a norm that
+  // stays large soon counts as usual.
   bool is_spike(double norm, double times) const;
   void add(double norm);
 

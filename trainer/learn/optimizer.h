@@ -34,7 +34,7 @@ enum class OptimizerKind : uint8_t { kAdamW, kMuon };
 inline constexpr std::array<const char*, 2> kOptimizerNames = {"adamw", "muon"};
 enum class Moments : uint8_t { kFp32, kBf16 };
 inline constexpr std::array<const char*, 2> kMomentNames = {"fp32", "bf16"};
-// kInvalid for a name that is none of them.
+// kInvalid for an unknown name.
 Result<OptimizerKind> optimizer_named(std::string_view name);
 Result<Moments> moments_named(std::string_view name);
 
@@ -50,11 +50,11 @@ struct OptimizerSettings {
   int max_pass_tokens = 1024;  // rows of one forward and backward pass; bounds the memory
   int slots = 8;               // virtual slots that gradients are summed in (slots.h); a power of two
   BatchUpdates updates;        // of a step by reinforcement
-  // Of the policy that learns, its reference and its teacher: kernels::logit_scale_at what samples were drawn at.
+  // Logit scale of policy, reference and teacher: kernels::logit_scale_at the temperature of the samples.
   float logit_scale = 1;
 };
 
-// kInvalid names the setting that cannot be.
+// kInvalid names the wrong setting.
 Status check(const OptimizerSettings& settings);
 
 // Whether each of several ranks keeps a part of masters and moments. LoRA's factors are few, and Muon moves whole
@@ -87,12 +87,12 @@ class Optimizer {
   // Split parameters (model::Parameter) are not updated.
   Status step(kernels::Stream& stream, const Step& step);
 
-  // What a checkpoint keeps: the slices first_moments, second_moments and, with Muon, momentum, fp32 or bf16. A load
+  // The slices that a checkpoint stores: first_moments, second_moments and, with Muon, momentum, fp32 or bf16. A load
   // writes to them.
   std::vector<Slice> state() { return state_.all(); }
   // Moments of the whole that lie before those of the shard.
   size_t moments_before() const { return moments_before_; }
-  // Such as "muon, fp32 moments". Optimizers with equal descriptions and models have the same layout of state().
+  // For example "muon, fp32 moments". Optimizers with equal descriptions and models have the same layout of state().
   std::string description() const;
 
  private:

@@ -5,27 +5,28 @@ namespace tandem::trainer {
 namespace {
 
 void add_before_warmup(Schema& s, OptimizerConfig& c) {
-  s.add("trainer.optimizer", c.optimizer, "Muon moves the matrices between hidden layers, and AdamW the rest",
+  s.add("trainer.optimizer", c.optimizer, "muon: Muon updates matrices between hidden layers, and AdamW the rest",
         {kOptimizerNames.begin(), kOptimizerNames.end()});
   s.add("trainer.moments", c.moments, "Number format of AdamW's moments; bf16 halves their memory",
         {kMomentNames.begin(), kMomentNames.end()});
-  s.add("trainer.learning_rate", c.learning_rate, "Of the optimizer", 0, 1);
+  s.add("trainer.learning_rate", c.learning_rate, "Peak learning rate", 0, 1);
 }
 
 void add_after_warmup(Schema& s, OptimizerConfig& c) {
-  s.add("trainer.schedule", c.schedule, "How it falls from then to the last step",
+  s.add("trainer.schedule", c.schedule, "Decay of the learning rate from the warm-up to the last step",
         {std::begin(kDecayNames), std::end(kDecayNames)});
-  s.add("trainer.final_share", c.final_share, "Of the learning rate, where a fall ends", 0, 1);
-  s.add("trainer.beta1", c.beta1, "Of AdamW; below 1", 0, 1);
-  s.add("trainer.beta2", c.beta2, "Of AdamW; below 1, and at most 0.996 with moments in bf16", 0, 1);
-  s.add("trainer.momentum", c.momentum, "Of Muon", 0, 1);
-  s.add("trainer.weight_decay", c.weight_decay, "Decoupled", 0, 1);
-  s.add("trainer.max_grad_norm", c.max_grad_norm, "Gradients are scaled down to it; 0: never", 0, 1e9);
+  s.add("trainer.final_share", c.final_share, "Share of the peak learning rate at the end of the decay", 0, 1);
+  s.add("trainer.beta1", c.beta1, "beta1 of AdamW; below 1", 0, 1);
+  s.add("trainer.beta2", c.beta2, "beta2 of AdamW; below 1, and at most 0.996 with moments in bf16", 0, 1);
+  s.add("trainer.momentum", c.momentum, "Momentum of Muon", 0, 1);
+  s.add("trainer.weight_decay", c.weight_decay, "Decoupled weight decay", 0, 1);
+  s.add("trainer.max_grad_norm", c.max_grad_norm, "Gradients are clipped to this norm; 0: no clipping", 0, 1e9);
   s.add("trainer.skip_spikes", c.skip_spikes,
-        "An update is left out whose gradient's norm is above so many times the median of up to 32 before, and the "
-        "weights stay; 0: never",
+        "An update is skipped where the gradient norm exceeds this multiple of the median of up to 32 earlier ones; 0: "
+        "never",
         0, 1e6);
-  s.add("trainer.max_pass_tokens", c.max_pass_tokens, "Rows of one pass; bounds the memory", 64, 1e6);
+  s.add("trainer.max_pass_tokens", c.max_pass_tokens, "Tokens of one forward and backward pass; bounds the memory", 64,
+        1e6);
   s.add("trainer.slots", c.slots,
         "Virtual slots: a power of two; gradients are summed slot by slot, and slots as a tree", 1, 1024);
   s.add("trainer.checkpoint_every", c.checkpoint_every, "Steps between checkpoints", 1, 1e6);
@@ -35,13 +36,13 @@ void add_after_warmup(Schema& s, OptimizerConfig& c) {
 
 void add_optimizer_fields(Schema& schema, OptimizerConfig& config, int& warmup_steps) {
   add_before_warmup(schema, config);
-  schema.add("trainer.warmup_steps", warmup_steps, "Over which the learning rate rises", 0, 1e6);
+  schema.add("trainer.warmup_steps", warmup_steps, "Steps of linear warm-up of the learning rate", 0, 1e6);
   add_after_warmup(schema, config);
 }
 
 void add_optimizer_fields(Schema& schema, OptimizerConfig& config, double& warmup_share) {
   add_before_warmup(schema, config);
-  schema.add("trainer.warmup_share", warmup_share, "Of the steps, over which the learning rate rises", 0, 1);
+  schema.add("trainer.warmup_share", warmup_share, "Share of the steps for linear warm-up of the learning rate", 0, 1);
   add_after_warmup(schema, config);
 }
 

@@ -22,11 +22,11 @@ struct OptimizerConfig {
   int checkpoint_every = 25;
 };
 
-// The rise of the learning rate is said in steps, or as a share of them.
+// Warm-up of the learning rate is given in steps, or as a share of all steps.
 void add_optimizer_fields(Schema& schema, OptimizerConfig& config, int& warmup_steps);
 void add_optimizer_fields(Schema& schema, OptimizerConfig& config, double& warmup_share);
 
-// Of a training of `steps` steps; the factors of `low_rank` are drawn by `seed`. kInvalid names the key that cannot be.
+// Of a training of `steps` steps; the factors of `low_rank` are drawn by `seed`. kInvalid names the wrong key.
 struct TrainingLength {
   int64_t steps = 0;
   int warmup_steps = 0;

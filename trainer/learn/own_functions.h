@@ -1,4 +1,4 @@
-// What the user brings to the loss of a whole batch: the loss itself, with its gradient by logprob, and the advantages.
+// Interfaces of custom functions over a whole batch: the loss, with its gradient by logprob, and the advantages.
 //
 // Thread safety: one call at a time.
 #pragma once
@@ -15,7 +15,7 @@ namespace tandem::trainer {
 struct FunctionInput {
   const LossBatch& batch;  // with old and rollout logprobs, groups and turns; `rewards` may be missing
   const Rows& advantages;  // [rows, length]
-  // Of a row: what the sum of its token losses is multiplied with, where the function returns a loss a token.
+  // Per row, the factor of the sum of its token losses, for functions that return a loss a token.
   const std::vector<double>& weights;
   int64_t step = 0;  // of the run, from 1
 };

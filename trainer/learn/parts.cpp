@@ -121,6 +121,7 @@ LossBatch rows_of(const LossBatch& batch, std::span<const size_t> rows) {
   chosen.groups = rows_of(batch.groups, 1, rows);
   chosen.anchors = rows_of(batch.anchors, 1, rows);
   chosen.trunks = rows_of(batch.trunks, 1, rows);
+  for (const auto& [name, values] : batch.metrics) chosen.metrics[name] = rows_of(values, 1, rows);
   chosen.is_credited = batch.is_credited;
   return chosen;
 }

@@ -32,13 +32,12 @@ struct Part {
 // The parts that have samples, in their order.
 std::vector<Part> parts_in(const Algorithm& algorithm, std::span<const Sample> samples);
 
-// What the rows of a batch share with others; what their tokens weigh, and how each sample's advantage is credited, by
-// sample (branch_credit.h).
+// Trunks of the rows, weights of their tokens, and the credit of each sample's advantage (branch_credit.h).
 std::vector<RowTrunk> trunks_of(std::span<const Sample> samples);
 std::vector<TrunkShare> trunk_shares(std::span<const Sample> samples, std::span<const Part> parts);
 std::vector<RowCredit> branch_credit(std::span<const Sample> samples, std::span<const Part> parts);
 
-// What each token's loss is multiplied with, by sample; `lengths` are their counted tokens, each as its weight has it.
+// The factor of each token's loss, by sample; `lengths` are sums of the weights of counted tokens.
 std::vector<double> sequence_weights(std::span<const double> lengths, std::span<const Part> parts);
 
 // Some rows of a batch.
@@ -54,7 +53,7 @@ std::vector<uint8_t> critic_mask(const LossBatch& batch, std::span<const Part> p
 // anchors_of() of the samples whose part is kGigpo, and of the others none; empty where there is no such part.
 std::vector<std::vector<int64_t>> anchors_of(std::span<const Sample> samples, std::span<const Part> parts);
 
-// What the parts of a step count beside their sum.
+// Metrics of single parts of a step.
 class PartMetrics {
  public:
   // The means of one part, as LossCounts::metrics() and batch_loss() have them, and its loss before it is scaled.

@@ -1,11 +1,11 @@
-// The ranks of a training among themselves: what each owns, and what they tell each other in a step.
+// Communication among the ranks of a training: the shards of each rank, and the collectives of a step.
 //
 // All ranks call the same functions in the same order. Sums are those of the slots' tree (slots.h), of which each rank
 // has one sub-tree, so their number changes no bit. Errors are those of collectives/group.h: kUnavailable or kDeadline
 // names the rank that is gone, and the group is of no more use then. One rank alone needs no group and waits for
 // nobody.
 //
-// Copies speak for the same rank, one at a time.
+// Copies stand for the same rank; use one at a time.
 //
 // Thread safety: none.
 #pragma once
@@ -25,8 +25,8 @@ namespace tandem::trainer {
 
 using collectives::Piece;
 
-// What each of so many ranks owns of the masters: whole pieces of the norm's sum (kernels::kSquaresPiece), as even as
-// can be. With few elements the last ranks own none.
+// The shard of the masters of each rank: whole pieces of the norm's sum (kernels::kSquaresPiece), as even as possible.
+// With few elements the last ranks own none.
 std::vector<Piece> shards_of(size_t elements, int ranks);
 
 // kInvalid unless so many ranks can share the slots of a batch: a power of two, and no more than there are slots.
@@ -34,7 +34,7 @@ Status check_ranks(int ranks, int slots);
 
 class Ranks {
  public:
-  // A step of one rank may be that much longer than another's.
+  // The longest time that a rank waits for another in a step.
   static constexpr std::chrono::minutes kDeadline{30};
 
   Ranks() = default;  // one rank
@@ -44,7 +44,7 @@ class Ranks {
   int count() const { return group_ ? group_->ranks() : 1; }
   bool is_first() const { return rank() == 0; }
 
-  // values[i] = what rank owners[i] has there.
+  // Sets values[i] to the value of rank owners[i].
   template <typename T>
   Status exchange(std::span<T> values, std::span<const int> owners) {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -58,12 +58,12 @@ class Ranks {
 
   // The sum over ranks, in each rank's piece of `values`; the other elements are of no use afterwards.
   Status reduce(std::span<float> values, std::span<const Piece> pieces);
-  // What each rank has in its piece, on all ranks. Pieces count elements of the slice.
+  // All-gather: each rank's piece on all ranks. Pieces count elements of the slice.
   Status gather(const Slice& slice, std::span<const Piece> pieces);
-  // What the first rank has.
+  // Copies the bytes of the first rank to all.
   Status broadcast(std::span<std::byte> bytes);
-  // Whether all ranks are well: the first rank's error that is one, in words of that rank. An error of the group itself
-  // is returned as it is.
+  // Exchanges a Status: the error of the lowest rank that has one, else ok. An error of the group itself is returned as
+  // it is.
   Status agree(const Status& own);
 
  private:

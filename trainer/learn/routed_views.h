@@ -1,5 +1,4 @@
-// Samples with the experts that their tokens went to, merged: rows of a tree are shared where tokens and routes are the
-// same.
+// Prefix trees of samples with routes: rows are shared where both tokens and routes are equal.
 //
 // A token and its route are one symbol, a number; symbols stand in the order of their tokens, so a tree of symbols is
 // the tree of tokens where routes tell nothing apart. What no pass of the engine has computed, such as the last token
@@ -20,7 +19,7 @@ namespace tandem::trainer {
 
 struct Sample;
 
-// The experts of a tree's rows in each layer that has some.
+// The experts of a tree's rows in each layer with experts.
 struct TreeRoutes {
   RouteShape shape;
   std::vector<int32_t> ids;  // [layers][rows][top_k]; -1 first where the row has none
@@ -39,7 +38,7 @@ class RoutedViews {
   bool any() const { return !symbols_.empty(); }  // else views are the tokens themselves
   // The segments of sample `sample`.
   std::vector<std::span<const int32_t>> segments(size_t sample) const;
-  // Makes tokens of the symbols in a tree of such segments, and says what their routes are.
+  // Replaces the symbols in a tree of such segments by tokens, and returns their routes.
   TreeRoutes translate(TokenTree& tree) const;
 
  private:

@@ -1,5 +1,5 @@
-// The loss of one sequence of a batch and its derivative by every logprob, for every algorithm that has a name: what
-// the trainer takes its steps by, and what `tandem loss` prints.
+// The loss of one sequence of a batch and its derivative by every logprob, for every named algorithm; used by the
+// trainer and by `tandem loss`.
 //
 // Formulas and their sources: docs/algorithms.md. Everything in double, sums from left to right. Pure functions.
 #pragma once
@@ -24,7 +24,7 @@ struct CountedTokens {
   std::span<const uint8_t> chosen = {};  // by a loss that chooses among all tokens of the batch
 };
 
-// What was counted over the tokens of any number of sequences.
+// Sums over the tokens of any number of sequences.
 struct LossCounts {
   double tokens = 0, clipped_low = 0, clipped_high = 0, masked = 0, dropped = 0;
   double ratio = 0, ratio_max = 0, mismatch = 0, weight = 0, kl = 0, entropy = 0;  // sums, but for the largest ratio
@@ -37,13 +37,13 @@ struct LossCounts {
 double sequence_loss(const CountedTokens& tokens, double weight, const Algorithm& algorithm,
                      std::span<double> grad_logprobs, LossCounts& counts);
 
-// What ratios are taken against: the policy before the step, or where that is not given, or DPPO, the sampler.
+// The base of ratios: the policy before the step; the sampler where that is not given, and for DPPO.
 std::span<const double> ratio_base(const CountedTokens& tokens, const Algorithm& algorithm);
 // The estimate of the distance from the reference model.
 double kl_estimate(double logprob, double ref_logprob, const Kl& kl);
 
-// What each token's loss is multiplied with: `lengths` are the counted tokens of every sequence of the global
-// batch, each as its weight has it.
+// The factor of each token's loss; `lengths` are sums of the weights of counted tokens of every sequence of the global
+// batch.
 std::vector<double> sequence_weights(std::span<const double> lengths, const Algorithm& algorithm);
 
 }  // namespace tandem::trainer

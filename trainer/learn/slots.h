@@ -1,4 +1,4 @@
-// Virtual slots: the parts of a batch whose gradients any number of ranks sums to the same bits.
+// Virtual slots: fixed parts of a batch, so that any number of ranks sums gradients to the same bits.
 //
 // The groups of a batch are dealt to a fixed number of slots, a power of two, by a function of the batch alone. The
 // gradient of a slot is summed in the slot's own order, and slots are added as a binary tree: (0 + 1) + (2 + 3), and so
@@ -34,16 +34,16 @@ Status check_slots(int slots);
 // tokens so far (ties: the lowest). Returns for each slot its indices in `groups`, ascending.
 std::vector<std::vector<size_t>> deal(std::span<const SlotGroup> groups, int slots);
 
-// Where a sum and the levels of its tree lie, and what adds them up: the host, or a device (Tape::slot_memory). What it
-// gives is valid as long as it lives.
+// Memory and additions of a sum over slots, on the host or on a device (Tape::slot_memory). Its slices are valid as
+// long as it lives.
 class SlotMemory {
  public:
   virtual ~SlotMemory() = default;
-  // Where the sum for `into`, slice of the host and of zeros, is to be added up: zeros, too.
+  // Returns zeros, where the sum for `into` (zeros on the host) is accumulated.
   virtual Result<Slice> begin_sum(const Slice& into) = 0;
-  // Brings it to `into`, in `ranges`.
+  // Copies the sum to `into`, in `ranges`.
   virtual Status end_sum(const Slice& into, std::span<const Piece> ranges) = 0;
-  // Zeros, of all elements of `spec`; the same for the same name.
+  // Returns zeros for all elements of `spec`; the same memory for the same name.
   virtual Result<Slice> level(const SliceSpec& spec) = 0;
   // into += terms, element by element in `ranges`. The terms are not looked at again before their level is asked for.
   virtual Status add(const Slice& into, const Slice& terms, std::span<const Piece> ranges) = 0;

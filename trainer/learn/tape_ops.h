@@ -1,5 +1,5 @@
-// The operations that a Tape records, and what it remembers of them; forward in tape.cpp, backward in
-// tape_backward.cpp, of latent attention in tape_latent.cpp.
+// The operations that a Tape records; forward in tape.cpp, backward in tape_backward.cpp, of latent attention in
+// tape_latent.cpp.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace tandem::trainer {
 
 using kernels::bf16;
 
-// Memory that is handed out front to back and taken back all at once.
+// A bump allocator; everything is freed at once.
 template <typename T>
 class Arena {
  public:
@@ -61,7 +61,7 @@ class Tape::Pass {
   virtual GivenRoutes given_routes() const = 0;
   virtual Status backward(std::span<const float> grad_logprobs, const model::Slice& gradients,
                           std::vector<float>* entropies, std::span<const uint8_t> learned) = 0;
-  // Those of the picked rows, and their gradient for the next backward pass; not everywhere.
+  // The states of the picked rows, and their gradient for the next backward pass. Not all implementations have them.
   virtual Result<std::vector<float>> states() { return fail(no_states()); }
   virtual Status add_to_states(std::span<const float> gradient) { return gradient.empty() ? Status() : no_states(); }
   virtual Result<std::vector<int32_t>> argmax(std::span<const int> rows) = 0;

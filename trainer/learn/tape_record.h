@@ -1,5 +1,5 @@
-// What a tape remembers of an operation, wherever it was computed, and the runs of rows that attention's backward pass
-// walks along. Private to the tapes.
+// Records of a tape's operations, for host and device, and the runs of rows for attention's backward pass. Private to
+// the tapes.
 #pragma once
 
 #include <vector>

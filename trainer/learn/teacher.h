@@ -1,4 +1,4 @@
-// The directory of a teacher, for a run whose model it is to say something of (Learner::keep_teacher).
+// Checks and loads a teacher from its directory (Learner::keep_teacher).
 //
 // Logprobs of two models can be compared token by token only where an id is the same text to both.
 //

@@ -1,4 +1,4 @@
-// On-policy distillation: what a teacher's logprobs of the sampled tokens add to their advantages.
+// On-policy distillation: adds a term of the teacher's logprobs to the advantages of sampled tokens.
 //
 // The sum of -(l_roll - l_teacher) over what the policy samples is its reverse KL from the teacher, one sample a token
 // (Agarwal et al. 2024; Lu et al. 2025). It is held constant, and not discounted: a token answers for itself.
@@ -25,7 +25,7 @@ struct TeacherCounts {
   void write(std::map<std::string, double>& metrics) const;
 };
 
-// What one token's advantage gets.
+// The term for one token's advantage.
 double teacher_advantage(double sampler_logprob, double teacher_logprob, const Teacher& teacher);
 
 // Adds it to the advantages of the tokens that count; nothing where the batch has no logprobs of a teacher. Where the

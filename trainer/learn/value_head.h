@@ -32,7 +32,7 @@ class ValueHead {
   // `number` counts from 1.
   Status step(kernels::Stream& stream, std::span<const double> gradient, int64_t number);
 
-  // What a checkpoint keeps: value_head, value_first_moments, value_second_moments, fp32.
+  // The slices that a checkpoint stores: value_head, value_first_moments, value_second_moments, fp32.
   std::vector<Slice> state();
   // value_head.safetensors in the folder of a model: weight [1, width] and bias [1], fp32.
   Status write(const fs::path& model) const;

@@ -22,7 +22,7 @@
 
 namespace tandem::trainer {
 
-// Who writes tool calls: the template, or we, into the messages, in the format of the workspace tasks
+// Who renders tool calls: the template, or we, into the messages, in the format of the workspace tasks
 // (rollout/agent/text_calls.h), for templates that know none.
 enum class CallWriting : uint8_t { kTemplate, kText };
 

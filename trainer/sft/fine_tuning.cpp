@@ -7,10 +7,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 
 #include "base/text.h"
 #include "model/weights.h"
 #include "trainer/learn/checkpoints.h"
+#include "trainer/sft/reference_sums.h"
 #include "trainer/sft/sample_order.h"
 #include "trainer/sft/whole_directory.h"
 
@@ -20,6 +22,7 @@ namespace {
 
 constexpr size_t kKeptCheckpoints = 2;
 constexpr const char* kMetricsFile = "metrics.jsonl";
+constexpr const char* kReferenceFile = "reference.jsonl";
 constexpr int kValidatedAtOnce = 16;  // samples, between looks at whether to stop
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -28,7 +31,14 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 SampleOrder order_of(const FineTuningSettings& settings, const SampleSet& samples) {
   std::vector<int> lengths;
-  for (const auto& [sample, place] : samples.train) lengths.push_back(static_cast<int>(sample.tokens.size()));
+  const size_t each = samples.pairs ? 2 : 1;
+  for (size_t i = 0; i < samples.train.size(); ++i) {
+    const auto length = static_cast<int>(samples.train[i].sample.tokens.size());
+    if (i % each == 0)
+      lengths.push_back(length);
+    else
+      lengths.back() += length;
+  }
   return {std::move(lengths), settings.tokens_per_step, settings.seed};
 }
 
@@ -88,6 +98,14 @@ class FineTuning {
   Result<FineTuningResult> run() {
     TRY(make_directories(settings_.folder / "checkpoints"));
     for (const auto& folder : {settings_.folder, settings_.folder / "checkpoints"}) sweep_unfinished(folder);
+    if (samples_.pairs) {
+      auto sums = TRY(reference_sums(settings_.folder / kReferenceFile, samples_, learner_, tell_, stop_));
+      if (!sums) {
+        result_.end = FineTuningEnd::kInterrupted;
+        return result_;
+      }
+      reference_ = std::move(*sums);
+    }
     TRY(resume());
     const fs::path metrics = settings_.folder / kMetricsFile;
     std::error_code ignored;
@@ -143,9 +161,7 @@ class FineTuning {
   Status take_step() {
     const auto start = std::chrono::steady_clock::now();
     const auto step = order_.step(result_.step + 1);
-    std::vector<Sample> batch;
-    for (const uint32_t index : step.samples) batch.push_back(samples_.train[index].sample);
-    auto metrics = learner_.imitate(batch);
+    auto metrics = samples_.pairs ? prefer(step.samples) : imitate(step.samples);
     if (!metrics) return Status(metrics.error()).hint("a lower trainer.learning_rate may help");
     result_.step = learner_.steps();
     const double seconds = seconds_since(start);
@@ -153,7 +169,7 @@ class FineTuning {
                   {"step", result_.step},
                   {"steps", result_.steps},
                   {"epoch", step.epoch + 1},
-                  {"samples", step.samples.size()},
+                  {samples_.pairs ? "pairs" : "samples", step.samples.size()},
                   {"loss", metrics->loss},
                   {"grad_norm", metrics->grad_norm},
                   {"learning_rate", metrics->learning_rate},
@@ -162,7 +178,25 @@ class FineTuning {
                   {"tree_tokens", metrics->tree_tokens},
                   {"seconds", seconds}};
     if (metrics->skipped_spikes > 0) event["skipped_spikes"] = metrics->skipped_spikes;
+    for (const auto& [name, value] : metrics->of_loss) event[name] = value;
     return say(event);
+  }
+
+  Result<StepMetrics> imitate(std::span<const uint32_t> indices) {
+    std::vector<Sample> batch;
+    for (const uint32_t index : indices) batch.push_back(samples_.train[index].sample);
+    return learner_.imitate(batch);
+  }
+  Result<StepMetrics> prefer(std::span<const uint32_t> pairs) {
+    std::vector<Sample> answers;
+    std::vector<double> reference;
+    for (const uint32_t pair : pairs) {
+      for (const size_t index : {2 * size_t{pair}, 2 * size_t{pair} + 1}) {
+        answers.push_back(samples_.train[index].sample);
+        reference.push_back(reference_.train[index]);
+      }
+    }
+    return learner_.prefer(answers, reference, settings_.preference);
   }
 
   bool validation_due() const {
@@ -174,30 +208,37 @@ class FineTuning {
   // Nothing is known, and nothing said, where it was interrupted.
   Status validate() {
     const auto start = std::chrono::steady_clock::now();
-    double sum = 0;
-    int64_t tokens = 0;
+    std::vector<double> sums, tokens;
     for (size_t begin = 0; begin < validation_.size(); begin += kValidatedAtOnce) {
       if (stop_.stop_requested()) return {};
       const auto part =
           std::span(validation_).subspan(begin, std::min<size_t>(kValidatedAtOnce, validation_.size() - begin));
-      int64_t count = 0;
-      for (const Sample& sample : part) count += std::count(sample.trained.begin(), sample.trained.end(), 1);
-      sum += TRY(learner_.evaluate(part)) * static_cast<double>(count);
-      tokens += count;
+      const auto found = TRY(learner_.sums_of_logprobs(part));
+      sums.insert(sums.end(), found.begin(), found.end());
+      for (const Sample& sample : part) tokens.push_back(trained_tokens(std::span(&sample, 1)));
     }
-    const double loss = sum / static_cast<double>(tokens);
+    const double counted = std::accumulate(tokens.begin(), tokens.end(), 0.0);
+    double loss = -std::accumulate(sums.begin(), sums.end(), 0.0) / counted;
+    Json of_pairs = Json::object();
+    if (samples_.pairs) {
+      const PairLosses pairs = preference_loss(sums, reference_.validation, tokens, settings_.preference);
+      loss = pairs.loss;
+      of_pairs = {{"accuracy", pairs.accuracy}, {"margin", pairs.margin}};
+    }
     bool best = false;
     if (result_.step > 0) {
       best = result_.validations.add(result_.step, loss);
       if (best) TRY(keep_best());
     }
-    return say({{"event", "validation"},
-                {"step", result_.step},
-                {"loss", loss},
-                {"best", best},
-                {"samples", validation_.size()},
-                {"trained_tokens", tokens},
-                {"seconds", seconds_since(start)}});
+    Json event = {{"event", "validation"},
+                  {"step", result_.step},
+                  {"loss", loss},
+                  {"best", best},
+                  {samples_.pairs ? "pairs" : "samples", validation_.size() / (samples_.pairs ? 2 : 1)},
+                  {"trained_tokens", static_cast<int64_t>(counted)},
+                  {"seconds", seconds_since(start)}};
+    event.update(of_pairs);
+    return say(event);
   }
 
   fs::path best_path(int64_t step) const { return settings_.folder / fmt::format("best_{}", step); }
@@ -266,6 +307,7 @@ class FineTuning {
   Learner learner_;
   SampleOrder order_;
   std::vector<Sample> validation_;
+  ReferenceSums reference_;  // of pairs
   FileDescriptor metrics_;
   FineTuningResult result_;
 };

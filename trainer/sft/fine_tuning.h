@@ -1,11 +1,12 @@
-// Supervised training on samples of transcripts: steps, validation, the best model, checkpoints, and the model at the
-// end.
+// Training on samples of transcripts, or on pairs of answers of which one is preferred: steps, validation, the best
+// model, checkpoints, and the model at the end.
 //
 // The result is a function of the settings, the samples and the model alone: a training that was interrupted and goes
 // on ends with the same bits, with any number of threads.
 //
-// In its folder: `checkpoints/` (trainer/learn/checkpoints.h), `best_N/` (the model of the best validation so far) and
-// `metrics.jsonl` (a line a step and a validation). Checkpoints and `best_N` go when the model is written.
+// In its folder: `checkpoints/` (trainer/learn/checkpoints.h), `best_N/` (the model of the best validation so far),
+// `metrics.jsonl` (a line a step and a validation) and of pairs `reference.jsonl` (reference_sums.h). Checkpoints and
+// `best_N` go when the model is written.
 #pragma once
 
 #include <functional>
@@ -30,12 +31,14 @@ struct FineTuningSettings {
   int patience = 0;  // validations that may pass without a better one; 0: any number
   int checkpoint_every = 100;
   uint64_t seed = 1;
-  model::Place place;  // where it computes
+  model::Place place;         // where it computes
+  PreferenceLoss preference;  // of pairs
 };
 
 // The validations so far. Pure.
 struct Validations {
-  double best = std::numeric_limits<double>::infinity();  // mean negative log-likelihood of a token, in nats
+  // Mean negative log-likelihood of a token, in nats; of pairs their mean loss.
+  double best = std::numeric_limits<double>::infinity();
   int64_t best_step = 0;
   int since_best = 0;
   int64_t last_step = 0;
@@ -59,9 +62,9 @@ Result<Learner> make_learner(const FineTuningSettings& settings);
 // How many steps it is, before any is taken.
 int64_t planned_steps(const FineTuningSettings& settings, const SampleSet& samples);
 
-// Goes on from the newest checkpoint in the folder, or begins. `tell` gets an event at a time: "resumed", "validation",
-// "step", "checkpoint". Once `stop` is requested the step under way is finished and a checkpoint saved. kInvalid where
-// the checkpoint is of other samples.
+// Goes on from the newest checkpoint in the folder, or begins. `tell` gets an event at a time: "reference", "resumed",
+// "validation", "step", "checkpoint". Once `stop` is requested the step under way is finished and a checkpoint saved.
+// kInvalid where the checkpoint is of other samples.
 Result<FineTuningResult> fine_tune(const FineTuningSettings& settings, const SampleSet& samples, Learner learner,
                                    const std::function<void(const Json&)>& tell, const std::stop_token& stop);
 

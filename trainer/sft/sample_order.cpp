@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "base/random.h"
+#include "trainer/sft/seeds.h"
 
 namespace tandem::trainer {
 
@@ -14,7 +15,7 @@ void SampleOrder::compute(int epoch) {
   epoch_ = epoch;
   order_.resize(lengths_.size());
   std::iota(order_.begin(), order_.end(), 0);
-  Random(derive_seed(seed_, {4, static_cast<uint64_t>(epoch)})).shuffle(order_);
+  Random(derive_seed(seed_, {kEpochOrderStream, static_cast<uint64_t>(epoch)})).shuffle(order_);
   begins_ = {0};
   int64_t tokens = 0;
   for (size_t i = 0; i < order_.size(); ++i) {

@@ -6,6 +6,7 @@
 
 #include "base/segments.h"
 #include "base/text.h"
+#include "trainer/sft/preference.h"
 #include "trainer/sft/transcript_file.h"
 
 namespace tandem::trainer {
@@ -14,6 +15,18 @@ namespace {
 
 constexpr size_t kShownMistakes = 20;
 constexpr int64_t kMostTokens = int64_t{1} << 30;  // of all samples; about 5 GB
+
+constexpr const char* kNothingSampled = ": has no sampled token: there is nothing to learn from";
+
+bool has_sampled(const Episode& episode) { return std::ranges::find(episode.sampled, 1) != episode.sampled.end(); }
+
+Sample tokens_of(Episode episode) {
+  return {.tokens = std::move(episode.tokens),
+          .trained = std::move(episode.sampled),
+          .logprobs = {},
+          .versions = {},
+          .later_segments = std::move(episode.later_segments)};
+}
 
 std::string_view bytes_of(const auto& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(values[0])};
@@ -58,6 +71,7 @@ void SampleReader::add_file(const fs::path& file, Purpose purpose) {
 }
 
 void SampleReader::add_line(const std::string& place, const Json& json, Purpose purpose) {
+  if (settings_.pairs) return add_pair(place, json, purpose);
   auto transcript = read_transcript(json);
   if (!transcript) return pass_over(Status(transcript.error()).at(place).to_string());
   if (auto* episode = std::get_if<Episode>(&*transcript)) return add_episode(place, std::move(*episode), purpose);
@@ -68,7 +82,19 @@ void SampleReader::add_line(const std::string& place, const Json& json, Purpose 
   }
   auto sample = renderer_.sample(chat);
   if (!sample) return pass_over(Status(sample.error()).at(place).to_string());
-  keep(place, std::move(*sample), digest_of(dump_json(json)), purpose);
+  keep(place, {std::move(*sample)}, digest_of(dump_json(json)), purpose);
+}
+
+void SampleReader::add_pair(const std::string& place, const Json& json, Purpose purpose) {
+  const auto pair = read_preference(json);
+  if (!pair) return pass_over(Status(pair.error()).at(place).to_string());
+  std::vector<Sample> samples;
+  for (const auto& [name, chat] : {std::pair{"chosen", &pair->chosen}, {"rejected", &pair->rejected}}) {
+    auto sample = renderer_.sample(*chat);
+    if (!sample) return pass_over(Status(sample.error()).at(name).at(place).to_string());
+    samples.push_back(std::move(*sample));
+  }
+  keep(place, std::move(samples), digest_of(dump_json(json)), purpose);
 }
 
 void SampleReader::add_episode(const std::string& place, Episode episode, Purpose purpose) {
@@ -78,49 +104,72 @@ void SampleReader::add_episode(const std::string& place, Episode episode, Purpos
     ++set_.without_reward;
   } else if (*episode.reward < settings_.min_reward) {
     ++set_.low_reward;
-  } else if (std::find(episode.sampled.begin(), episode.sampled.end(), 1) == episode.sampled.end()) {
-    pass_over(place + ": has no sampled token: there is nothing to learn from");
+  } else if (!has_sampled(episode)) {
+    pass_over(place + kNothingSampled);
   } else {
     const Digest content = digest_of(bytes_of(episode.tokens));
-    keep(place,
-         {.tokens = std::move(episode.tokens),
-          .trained = std::move(episode.sampled),
-          .logprobs = {},
-          .versions = {},
-          .later_segments = std::move(episode.later_segments)},
-         content, purpose);
+    keep(place, {tokens_of(std::move(episode))}, content, purpose);
   }
 }
 
-void SampleReader::keep(const std::string& place, Sample sample, const Digest& content, Purpose purpose) {
-  const auto length = static_cast<int64_t>(sample.tokens.size());
+void SampleReader::add_pair(const std::string& place, Episode chosen, Episode rejected, Purpose purpose) {
+  if (!chosen.reward || *chosen.reward < settings_.min_reward) {
+    ++set_.low_reward;
+  } else if (!has_sampled(chosen) || !has_sampled(rejected)) {
+    pass_over(place + kNothingSampled);
+  } else {
+    // By what both have been asked, so that groups of one task fall on one side.
+    const auto first = std::ranges::find(chosen.sampled, 1);
+    const auto prompt = std::span(chosen.tokens).first(static_cast<size_t>(first - chosen.sampled.begin()));
+    const Digest content = digest_of(bytes_of(prompt));
+    keep(place, {tokens_of(std::move(chosen)), tokens_of(std::move(rejected))}, content, purpose);
+  }
+}
+
+std::string SampleReader::mistake_of(const Sample& sample) const {
   const int vocabulary = renderer_.config().vocabulary;
   const auto stranger = std::find_if(sample.tokens.begin(), sample.tokens.end(),
                                      [&](int32_t token) { return token < 0 || token >= vocabulary; });
-  if (stranger != sample.tokens.end()) {
-    return pass_over(fmt::format("{}: has token {}, and the model's vocabulary ends at {}: it is of another model",
-                                 place, *stranger, vocabulary - 1));
-  }
+  if (stranger == sample.tokens.end()) return {};
+  return fmt::format("has token {}, and the model's vocabulary ends at {}: it is of another model", *stranger,
+                     vocabulary - 1);
+}
+
+void SampleReader::keep(const std::string& place, std::vector<Sample> samples, const Digest& content, Purpose purpose) {
   int64_t longest = 0;
-  for (const auto segment : split_at(std::span<const int32_t>(sample.tokens), sample.later_segments))
-    longest = std::max(longest, static_cast<int64_t>(segment.size()));
+  for (const Sample& sample : samples) {
+    if (const auto mistake = mistake_of(sample); !mistake.empty()) return pass_over(place + ": " + mistake);
+    for (const auto segment : split_at(std::span<const int32_t>(sample.tokens), sample.later_segments))
+      longest = std::max(longest, static_cast<int64_t>(segment.size()));
+  }
   if (longest > settings_.max_tokens) {
     set_.shortest_too_long = set_.too_long++ == 0 ? longest : std::min(set_.shortest_too_long, longest);
     return;
   }
-  // Nothing stands before it that it could be said after.
-  if (!sample.trained.empty()) sample.trained[0] = 0;
-  for (const uint32_t begin : sample.later_segments) sample.trained[begin] = 0;
-  tokens_ += length;
+  bool without_end = false;
+  for (Sample& sample : samples) {
+    // Nothing stands before it that it could be said after.
+    if (!sample.trained.empty()) sample.trained[0] = 0;
+    for (const uint32_t begin : sample.later_segments) sample.trained[begin] = 0;
+    tokens_ += static_cast<int64_t>(sample.tokens.size());
+    without_end = without_end || !renderer_.ends_its_turn(sample);
+  }
   if (tokens_ > kMostTokens) return;  // told at the end
-  set_.without_end += !renderer_.ends_its_turn(sample);
+  set_.without_end += without_end;
   // The upper bits of the hash as a number in [0, 1).
   const double draw = static_cast<double>(content.high >> 11) * 0x1p-53;
   const bool held_out = purpose == Purpose::kValidate || draw < settings_.validation_share;
-  (held_out ? set_.validation : set_.train).push_back({std::move(sample), place});
+  auto& side = held_out ? set_.validation : set_.train;
+  // Answers to one prompt are one group: they share its rows.
+  const uint64_t group = side.size();
+  for (Sample& sample : samples) {
+    if (settings_.pairs) sample.group = group;
+    side.push_back({std::move(sample), place});
+  }
 }
 
 Result<SampleSet> SampleReader::finish() {
+  set_.pairs = settings_.pairs;
   if (mistaken_ > 0) {
     std::string text = fmt::format("{} of what data names cannot be learned from:", mistaken_);
     for (const auto& mistake : mistakes_) text += "\n" + mistake;

@@ -15,7 +15,7 @@
 
 namespace tandem::trainer {
 
-// What a transcript that cannot be learned from does.
+// How an unusable transcript is handled.
 enum class OnMistake : uint8_t { kStop, kSkip };
 
 struct SampleSetSettings {
@@ -23,6 +23,7 @@ struct SampleSetSettings {
   double min_reward = 1;        // of episodes; others are left out
   double validation_share = 0;  // of what is read for training
   OnMistake on_mistake = OnMistake::kStop;
+  bool pairs = false;  // lines are pairs of answers (preference.h)
 };
 
 struct PlacedSample {
@@ -31,8 +32,10 @@ struct PlacedSample {
 };
 
 struct SampleSet {
+  // Of pairs the preferred answer, then the other.
   std::vector<PlacedSample> train, validation;
-  // Left out of what was read.
+  bool pairs = false;
+  // Left out of what was read; of pairs, pairs.
   int64_t too_long = 0, shortest_too_long = 0;  // the second in tokens
   int64_t low_reward = 0, without_reward = 0, heldout = 0;
   int64_t muted = 0;                  // every assistant message has weight 0
@@ -53,9 +56,12 @@ class SampleReader {
   SampleReader(const ChatRenderer& renderer, const SampleSetSettings& settings)
       : renderer_(renderer), settings_(settings) {}
 
-  // JSON Lines or a JSON document of transcripts. A file that cannot be read is a mistake as a line of it is.
+  // JSON Lines or a JSON document of transcripts, or of pairs. A file that cannot be read is a mistake as a line of it
+  // is.
   void add_file(const fs::path& file, Purpose purpose);
   void add_episode(const std::string& place, Episode episode, Purpose purpose);
+  // Two of one prompt, of which one is preferred, and has a reward.
+  void add_pair(const std::string& place, Episode chosen, Episode rejected, Purpose purpose);
   // One that ends the training whatever is done with transcripts.
   void add_mistake(std::string mistake);
 
@@ -65,7 +71,11 @@ class SampleReader {
  private:
   void pass_over(std::string mistake);
   void add_line(const std::string& place, const Json& json, Purpose purpose);
-  void keep(const std::string& place, Sample sample, const Digest& content, Purpose purpose);
+  void add_pair(const std::string& place, const Json& json, Purpose purpose);
+  // A sample, or the two of a pair: both or none.
+  void keep(const std::string& place, std::vector<Sample> samples, const Digest& content, Purpose purpose);
+  // What is wrong with its tokens; empty: nothing.
+  std::string mistake_of(const Sample& sample) const;
 
   const ChatRenderer& renderer_;
   const SampleSetSettings settings_;

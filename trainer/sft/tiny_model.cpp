@@ -8,6 +8,7 @@
 
 #include "envs/tasks/workspace/kinds.h"
 #include "trainer/sft/phrase_tokenizer.h"
+#include "trainer/sft/seeds.h"
 #include "trainer/sft/warm_start.h"
 
 namespace tandem::trainer {
@@ -133,8 +134,9 @@ Status make(const fs::path& folder, const TinyModelSettings& settings,
   if (format == nullptr) return Status::invalid("there is no tiny template " + settings.chat_template);
   std::vector<envs::Transcript> transcripts;
   for (uint64_t number = 0; number < kDemonstrations; ++number) {
-    const auto task = TRY(envs::make_task({.kind = "echo", .seed = derive_seed(settings.seed, {1, number})}));
-    Random random(derive_seed(settings.seed, {2, number}));
+    const auto task =
+        TRY(envs::make_task({.kind = "echo", .seed = derive_seed(settings.seed, {kDemonstrationTaskStream, number})}));
+    Random random(derive_seed(settings.seed, {kDemonstrationNoiseStream, number}));
     transcripts.push_back(TRY(envs::demonstrate(task, random, kNoise)));
   }
   const auto config = TRY(write_text_files(folder, *format, transcripts));
@@ -152,7 +154,7 @@ Status make(const fs::path& folder, const TinyModelSettings& settings,
       std::move(weights), TRY(kernels::Stream::cpu(settings.threads)),
       {.learning_rate = {
            .peak = kLearningRate, .warmup_steps = 10, .decay = Decay::kLinear, .steps = settings.warm_steps}}));
-  Random random(derive_seed(settings.seed, {3}));
+  Random random(derive_seed(settings.seed, {kTinyBatchStream}));
   std::vector<Sample> batch;
   for (int step = 1; step <= settings.warm_steps; ++step) {
     batch.clear();

@@ -3,7 +3,7 @@
 // Read: OpenAI's messages format, the Agent Trajectory Interchange Format (ATIF 1.x), and lines of `tandem episodes
 // --tokens`. The reader tells them apart and checks all that can be known without a model; a mistake names the message.
 //
-// Pure functions of JSON that nobody vouches for.
+// Pure functions of untrusted JSON.
 #pragma once
 
 #include <cstdint>

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "envs/tasks/workspace/kinds.h"
+#include "trainer/sft/seeds.h"
 
 namespace tandem::trainer {
 
@@ -46,9 +47,9 @@ Result<std::vector<Sample>> demonstrations(const WarmStartSettings& settings, co
                       .hint("set a higher max_tokens, or other kinds"));
     }
     const auto& kind = settings.kinds[number % settings.kinds.size()];
-    const uint64_t seed = derive_seed(settings.seed, {1, number});
+    const uint64_t seed = derive_seed(settings.seed, {kDemonstrationTaskStream, number});
     const envs::Task task = TRY(envs::make_task({.kind = kind, .split = envs::Split::kTrain, .seed = seed}));
-    Random random(derive_seed(settings.seed, {2, number}));
+    Random random(derive_seed(settings.seed, {kDemonstrationNoiseStream, number}));
     auto sample = sample_of(TRY(envs::demonstrate(task, random, settings.noise)), conversation, max_tokens);
     if (sample)
       samples.push_back(std::move(*sample)), last = number + 1;

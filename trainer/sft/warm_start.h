@@ -20,9 +20,8 @@ struct WarmStartSettings {
 // `max_tokens`.
 Result<Sample> sample_of(const envs::Transcript& transcript, const rollout::Conversation& conversation, int max_tokens);
 
-// Demonstrations number `first` .. `first + count` of the seed: kinds in turn, each a task of its own.
-// Those that are longer than `max_tokens` are left out, and later numbers taken in their place; kInvalid where hardly
-// any is short enough.
+// Demonstrations number `first` .. `first + count` of the seed: kinds in turn, each a task of its own. Demonstrations
+// longer than `max_tokens` are replaced by later ones; kInvalid where hardly any is short enough.
 Result<std::vector<Sample>> demonstrations(const WarmStartSettings& settings, const rollout::Conversation& conversation,
                                            uint64_t first, int count, int max_tokens);
 

@@ -63,6 +63,15 @@ struct Call {
     arguments.turns = batch.turns.data();
     arguments.groups = batch.groups.data();
     arguments.weights = weights.empty() ? nullptr : weights.data();
+    std::vector<const char*> names;
+    Rows metrics;
+    for (const auto& [name, values] : batch.metrics) {
+      names.push_back(name.c_str());
+      metrics.insert(metrics.end(), values.begin(), values.end());
+    }
+    arguments.metric_names = names.data();
+    arguments.metrics = metrics.data();
+    arguments.metric_count = names.size();
     (advantages.empty() ? made : output.grad_logprobs).assign(batch.logprobs.size(), 0);
     arguments.grad_logprobs = output.grad_logprobs.data();
     arguments.made = made.data();

@@ -31,7 +31,7 @@ Result<OwnFunctions> load_functions(const Algorithm& algorithm);
 // a run computes does not change under it. kInvalid where a file has been changed since.
 Result<OwnFunctions> functions_of_run(const Algorithm& algorithm, const fs::path& run_dir);
 
-// Those copies, for who looks at a run.
+// Loads those copies, to inspect a run.
 Result<OwnFunctions> recorded_functions(const Algorithm& algorithm, const fs::path& run_dir);
 
 }  // namespace tandem::trainer

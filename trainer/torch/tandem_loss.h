@@ -44,6 +44,7 @@ struct LossInput {
   torch::Tensor mask;                            // [rows, length], bool: which tokens count; padding is on the right
   torch::Tensor segments;                        // [rows, length], int64: the turn of a token, from 0; -1: counts not
   torch::Tensor groups;                          // [rows], int64: rows of one number are samples of one prompt
+  std::map<std::string, torch::Tensor> metrics;  // [rows] each: of the episode, by name; NaN: it has none
   int64_t step = 0;                              // of the run, from 1
   std::map<std::string, OptionValue> options;    // all that were declared
 
@@ -72,7 +73,7 @@ struct AdvantageOutput {
   std::map<std::string, double> metrics;
 };
 
-// What a library exports. The texts say what it was built with, and are read before anything else.
+// The exports of a library. The texts name its build, and are read before anything else.
 struct LossLibrary {
   LossOutput (*function)(const LossInput&);
   std::vector<LossOption> options;
@@ -85,7 +86,7 @@ struct AdvantageLibrary {
 }  // namespace tandem
 
 // A change of anything above.
-#define TANDEM_LOSS_INTERFACE "1"
+#define TANDEM_LOSS_INTERFACE "2"
 
 #define TANDEM_LOSS(function, ...)                                                                    \
   extern "C" __attribute__((visibility("default"))) const char* tandem_loss_built_with() {            \

@@ -1,4 +1,4 @@
-// What tasks are composed from, and the rule that parts it between training and the held-out splits.
+// Parts that tasks are composed from, and the rule that divides them between training and the held-out splits.
 //
 // Every wording frame, phrase and word has a stable hash, and the hash alone says whether it is held out; nobody
 // chooses sides. A word is on the same side in every list. Of a list of frames or phrases, which may be short, the

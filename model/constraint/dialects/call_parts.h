@@ -1,4 +1,4 @@
-// What grammars of calls are put together from.
+// Building blocks for grammars of calls.
 #pragma once
 
 #include "model/constraint/dialects/calls.h"

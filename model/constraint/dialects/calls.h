@@ -1,7 +1,7 @@
 // Calls of each dialect as grammars, a file each. What several need is in call_parts.h.
 //
-// What such a grammar lets through is read back by the dialect's parser as calls of the tools, with arguments that are
-// valid by their parameters. kInvalid names the tool and what is wrong in it. Pure functions.
+// The dialect's parser reads every text of such a grammar back as calls of the tools, with arguments that are valid by
+// their parameters. kInvalid names the tool and its mistake. Pure functions.
 #pragma once
 
 #include <string>

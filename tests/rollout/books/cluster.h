@@ -72,6 +72,7 @@ class Cluster {
   bool lies = false;                                    // episodes that say that their first token is of version 0
   double failing_judge = 0;                             // share of groups that it cannot compare
   std::vector<double> turn_rewards;                     // of each episode
+  std::map<std::string, double> terms;                  // the same
   double slow = 0;                                      // share of episodes that take a hundred times as long
   std::map<uint64_t, std::vector<BatchEntry>> trained;  // what survived, by step
   std::map<EpisodeKey, uint64_t> first_versions;        // with which its first token was sampled
@@ -146,6 +147,7 @@ class Cluster {
     event.sampled_tokens = 1 + static_cast<uint32_t>(lease.key.episode % 7) * 100;
     first_versions[lease.key] = event.first_version;
     event.turn_rewards = turn_rewards;
+    event.terms = terms;
     if (is_of_policy(outcome)) event.reward = static_cast<double>(derive_seed(lease.sample_seed, {1}) % 2);
     send(event);
   }

@@ -147,6 +147,44 @@ TEST(AdvantagesOfKinds, are_made_by_the_rule_of_the_kind) {
   }
 }
 
+// Batches carry numbers of their episodes where the plan asks for them, also after a restore; what would tell the true
+// rewards stays out where rewards are shuffled.
+TEST(EpisodeMetrics, go_to_a_trainer_whose_functions_may_take_them) {
+  for (const bool shuffled : {false, true}) {
+    RunPlan plan = small_plan();
+    plan.episode_metrics = true;
+    plan.shuffle_rewards = shuffled;
+    Cluster cluster(plan, 4, 0);
+    cluster.terms = {{"tests", 0.5}};
+    Ledger other(plan, History::kOpen);
+    size_t seen = 0;
+    cluster.watchers.push_back([&](const Event& event, const std::vector<Action>& actions) {
+      other.step(event);
+      auto restored = Ledger::restore(other.snapshot());
+      ASSERT_TRUE(restored) << restored.error().message();
+      other = std::move(*restored);
+      for (const Action& action : actions) {
+        const auto* batch = std::get_if<TrainBatch>(&action);
+        if (batch == nullptr) continue;
+        const TrainBatch* kept = other.batch(batch->step);
+        ASSERT_NE(kept, nullptr);
+        for (size_t i = 0; i < batch->entries.size(); ++i) {
+          const auto& metrics = batch->entries[i].metrics;
+          EXPECT_EQ(kept->entries[i].metrics, metrics);
+          EXPECT_EQ(metrics.count("terms.tests"), shuffled ? 0U : 1U);
+          EXPECT_EQ(metrics.size(), shuffled ? 6U : 7U);
+          EXPECT_GT(metrics.at("sampled_tokens"), 0);
+          ++seen;
+        }
+      }
+    });
+    cluster.run();
+    EXPECT_TRUE(cluster.finished);
+    EXPECT_GT(seen, 0U);
+    EXPECT_EQ(*plan_from_json(to_json(plan)), plan);
+  }
+}
+
 TEST(TurnRewards, go_to_a_trainer_that_makes_advantages_of_tokens_and_count_in_the_sum_elsewhere) {
   for (const auto advantage : {AdvantageKind::kReturns, AdvantageKind::kDrGrpo}) {
     RunPlan plan = small_plan();

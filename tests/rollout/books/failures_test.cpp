@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 namespace tandem::rollout {
 namespace {
@@ -51,6 +52,26 @@ TEST(Failures, a_run_goes_on_while_some_episode_is_scored_and_not_without_end) {
   EXPECT_THAT(*verdict, HasSubstr("no such module (10 times)"));
   failures.scored();
   EXPECT_EQ(failures.verdict(5), std::nullopt);
+}
+
+TEST(Failures, a_file_is_read_back_and_so_is_one_of_the_format_before) {
+  const fs::path path = fs::temp_directory_path() / ("tandem-failures-" + std::to_string(::getpid()));
+  Failures failures;
+  failures.failed("the server died", 1);
+  EXPECT_EQ(failures.to_file()["format"], 2);
+  for (const Json& file : {failures.to_file(), failures.report()}) {
+    ASSERT_TRUE(write_file(path, dump_json(file)));
+    EXPECT_EQ(Failures::read(path)->report(), failures.report()) << file;
+  }
+  ASSERT_TRUE(write_file(path, R"({"format":3,"failures":[]})"));
+  EXPECT_THAT(Failures::read(path).error().to_string(),
+              HasSubstr(path.string() + ": is of format 3; this program reads formats 1 to 2"));
+  for (const char* damaged : {"", "{", "{}", "5"}) {
+    ASSERT_TRUE(write_file(path, damaged));
+    EXPECT_EQ(Failures::read(path)->count(), 0U) << damaged;
+  }
+  fs::remove(path);
+  EXPECT_EQ(Failures::read(path)->count(), 0U);
 }
 
 }  // namespace

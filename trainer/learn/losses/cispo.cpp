@@ -26,6 +26,6 @@ constexpr LossName kCispoNames[] = {{"cispo", [](Algorithm& a) {
 }  // namespace
 
 extern const PolicyLoss kCispoLoss;
-constinit const PolicyLoss kCispoLoss{.names = kCispoNames, .terms = cispo_terms};
+constinit const PolicyLoss kCispoLoss{.names = kCispoNames, .terms = cispo_terms, .has_dual_clip = false};
 
 }  // namespace tandem::trainer

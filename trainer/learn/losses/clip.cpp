@@ -40,6 +40,7 @@ constexpr LossName kClipNames[] = {
      [](Algorithm& a) {
        a.advantage = AdvantageKind::kGrpo;
        a.clip_high = 0.28;
+       a.dynamic_sampling = 10;
      }},
     {"rloo", [](Algorithm& a) { a.advantage = AdvantageKind::kRloo; }},
     {"opo", [](Algorithm& a) { a.advantage = AdvantageKind::kOpo; }},

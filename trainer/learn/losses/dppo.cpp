@@ -23,6 +23,11 @@ constexpr LossName kDppoNames[] = {{"dppo", [](Algorithm&) {}}};
 }  // namespace
 
 extern const PolicyLoss kDppoLoss;
-constinit const PolicyLoss kDppoLoss{.names = kDppoNames, .terms = dppo_terms, .against_sampler = true};
+constinit const PolicyLoss kDppoLoss{.names = kDppoNames,
+                                     .terms = dppo_terms,
+                                     .against_sampler = true,
+                                     .has_clip = false,
+                                     .has_dual_clip = false,
+                                     .has_mask = true};
 
 }  // namespace tandem::trainer

@@ -39,6 +39,6 @@ constexpr LossName kGmpoNames[] = {{"gmpo", [](Algorithm& a) {
 }  // namespace
 
 extern const PolicyLoss kGmpoLoss;
-constinit const PolicyLoss kGmpoLoss{.names = kGmpoNames, .terms = gmpo_terms};
+constinit const PolicyLoss kGmpoLoss{.names = kGmpoNames, .terms = gmpo_terms, .has_dual_clip = false};
 
 }  // namespace tandem::trainer

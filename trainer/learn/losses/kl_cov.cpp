@@ -47,7 +47,11 @@ constexpr LossName kKlCovNames[] = {{"kl_cov", [](Algorithm& a) { a.advantage = 
 }  // namespace
 
 extern const PolicyLoss kKlCovLoss;
-constinit const PolicyLoss kKlCovLoss{
-    .names = kKlCovNames, .keys = kKlCovKeys, .terms = kl_cov_terms, .choose = choose_to_hold};
+constinit const PolicyLoss kKlCovLoss{.names = kKlCovNames,
+                                      .keys = kKlCovKeys,
+                                      .terms = kl_cov_terms,
+                                      .choose = choose_to_hold,
+                                      .has_clip = false,
+                                      .has_dual_clip = false};
 
 }  // namespace tandem::trainer

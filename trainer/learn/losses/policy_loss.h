@@ -55,6 +55,9 @@ struct PolicyLoss {
   bool one_ratio = false;        // of a sequence: the mean of its tokens' log ratios
   bool against_sampler = false;  // ratios are taken against the sampler, whatever else is given
   bool is_function = false;      // of the user's own (own_functions.h); `terms` is not called
+  bool has_clip = true;          // reads clip_low and clip_high
+  bool has_dual_clip = true;     // reads dual_clip
+  bool has_mask = false;         // reads mask_low, mask_high and penalty
 };
 
 std::span<const PolicyLoss* const> policy_losses();
@@ -68,7 +71,7 @@ bool is_beyond_bound(double log_ratio);
 
 // max(-A r, -A clip(r)) with its derivative by the log ratio; for A < 0 at most -A dual_clip.
 Term clipped_term(double ratio, double advantage, const Algorithm& algorithm);
-// That of each token.
+// Applies clipped_term() to each token.
 void clip_terms(const PolicyTokens& tokens, const Algorithm& algorithm, LossCounts& counts, std::span<Term> terms);
 
 }  // namespace tandem::trainer

@@ -31,6 +31,7 @@ constexpr LossName kSapoNames[] = {{"sapo", [](Algorithm& a) {
 }  // namespace
 
 extern const PolicyLoss kSapoLoss;
-constinit const PolicyLoss kSapoLoss{.names = kSapoNames, .keys = kSapoKeys, .terms = sapo_terms};
+constinit const PolicyLoss kSapoLoss{
+    .names = kSapoNames, .keys = kSapoKeys, .terms = sapo_terms, .has_clip = false, .has_dual_clip = false};
 
 }  // namespace tandem::trainer

@@ -9,6 +9,7 @@ constexpr LossName kTorchNames[] = {{"torch", [](Algorithm&) {}}};
 }  // namespace
 
 extern const PolicyLoss kTorchLoss;
-constinit const PolicyLoss kTorchLoss{.names = kTorchNames, .is_function = true};
+constinit const PolicyLoss kTorchLoss{
+    .names = kTorchNames, .is_function = true, .has_clip = false, .has_dual_clip = false};
 
 }  // namespace tandem::trainer

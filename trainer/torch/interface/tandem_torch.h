@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TANDEM_TORCH_VERSION 3 /* also of tandem_torch_model.h */
+#define TANDEM_TORCH_VERSION 4 /* also of tandem_torch_model.h */
 
 #ifdef __cplusplus
 extern "C" {
@@ -28,6 +28,9 @@ typedef struct {
   const int64_t* turns;
   const int64_t* groups; /* [rows] */
   const double* weights; /* [rows]: of a row's sum of token losses */
+  const char* const* metric_names;
+  const double* metrics; /* [metric_count, rows]: of the episode; NaN: it has none of this name */
+  size_t metric_count;
   double* grad_logprobs; /* written, of a loss */
   double loss;           /* the same */
   double* made;          /* [rows, length], written: the advantages */

@@ -1,6 +1,6 @@
 // Tensors of operators as the kernels take them: checked, dense, and by pointer. Private to trainer/torch/ops/.
 //
-// What does not hold is thrown as std::runtime_error "tandem::OPERATOR: ...", which PyTorch shows as RuntimeError.
+// A violated condition is thrown as std::runtime_error "tandem::OPERATOR: ...", which PyTorch shows as RuntimeError.
 #pragma once
 
 #include <torch/csrc/stable/ops.h>
@@ -35,7 +35,7 @@ class Arguments {
     (message << ... << words);
     throw std::runtime_error(message.str());
   }
-  // What a kernel refuses is a mistake that was not found before it.
+  // Turns an error of a kernel into an exception.
   void check(const Status& status) const { require(status.ok(), status.to_string()); }
 
   // A dense tensor of a CPU.

@@ -1,4 +1,4 @@
-// What is thrown, as a text in the caller's buffer. Private to trainer/torch/plugin/.
+// Converts exceptions to a text in the caller's buffer. Private to trainer/torch/plugin/.
 #pragma once
 
 #include <torch/types.h>

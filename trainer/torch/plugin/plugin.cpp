@@ -44,21 +44,27 @@ LossInput input_of(const TandemTorchBatch& batch) {
   }
   input.segments = copy_of(batch.turns, shape, torch::kInt64);
   input.groups = copy_of(batch.groups, {batch.rows}, torch::kInt64);
+  for (size_t i = 0; i < batch.metric_count; ++i) {
+    const double* const values = batch.metrics + i * static_cast<size_t>(batch.rows);
+    input.metrics[batch.metric_names[i]] = copy_of(values, {batch.rows}, torch::kFloat64);
+  }
   input.step = batch.step;
   return input;
 }
 
-std::vector<std::pair<const char*, torch::Tensor>> tensors_of(const LossInput& input) {
-  return {{"logprobs", input.logprobs},
-          {"old_logprobs", input.old_logprobs},
-          {"rollout_logprobs", input.rollout_logprobs},
-          {"ref_logprobs", input.ref_logprobs},
-          {"advantages", input.advantages},
-          {"rewards", input.rewards},
-          {"token_rewards", input.token_rewards},
-          {"mask", input.mask},
-          {"segments", input.segments},
-          {"groups", input.groups}};
+std::vector<std::pair<std::string, torch::Tensor>> tensors_of(const LossInput& input) {
+  std::vector<std::pair<std::string, torch::Tensor>> tensors = {{"logprobs", input.logprobs},
+                                                                {"old_logprobs", input.old_logprobs},
+                                                                {"rollout_logprobs", input.rollout_logprobs},
+                                                                {"ref_logprobs", input.ref_logprobs},
+                                                                {"advantages", input.advantages},
+                                                                {"rewards", input.rewards},
+                                                                {"token_rewards", input.token_rewards},
+                                                                {"mask", input.mask},
+                                                                {"segments", input.segments},
+                                                                {"groups", input.groups}};
+  for (const auto& [name, tensor] : input.metrics) tensors.emplace_back("metrics " + name, tensor);
+  return tensors;
 }
 
 void check_numbers(const torch::Tensor& returned) {
@@ -140,7 +146,7 @@ void compute(const TandemTorchFunction& function, TandemTorchBatch& batch, Tande
   for (size_t i = 0; i < tensors.size(); ++i) {
     const auto& [name, tensor] = tensors[i];
     if (tensor.defined() && tensor._version() != versions[i])
-      throw std::runtime_error(std::string("changed its input ") + name + " in place; work on a clone");
+      throw std::runtime_error("changed its input " + name + " in place; work on a clone");
   }
   if (function.makes_advantages) {
     take_advantages(output.values, input, batch);

@@ -23,7 +23,7 @@ class Rotation {
   at::Tensor cos_, sin_;  // [positions, dim / 2]
 };
 
-// What latent attention multiplies its scores by: of yarn with `mscale_all_dim` the square of the factor that it gives.
+// The factor of latent attention's scores: of yarn with `mscale_all_dim` the square of the factor that it gives.
 double score_factor(const TandemTorchRope& rope);
 
 }  // namespace tandem::torch_plugin

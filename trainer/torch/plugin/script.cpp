@@ -64,6 +64,9 @@ std::shared_ptr<torch::jit::CompilationUnit> compile(const std::string& source) 
   return unit;
 }
 
+// The parameter that is a dictionary.
+constexpr const char* kMetrics = "metrics";
+
 class Script final : public UserFunction {
  public:
   Script(std::shared_ptr<torch::jit::CompilationUnit> unit, const std::string& name,
@@ -97,7 +100,7 @@ class Script final : public UserFunction {
  private:
   struct Parameter {
     std::string name;
-    c10::IValue option;  // none: it is a tensor or the step
+    c10::IValue option;  // none: it is an input
   };
 
   static torch::Tensor LossInput::*tensor_named(const std::string& name) {
@@ -123,6 +126,11 @@ class Script final : public UserFunction {
       if (tensor_named(argument.name()) != nullptr) {
         if (argument.type()->kind() != c10::TypeKind::TensorType)
           throw std::runtime_error("the parameter " + argument.name() + " is a Tensor");
+        continue;
+      }
+      if (argument.name() == kMetrics) {
+        if (argument.type()->annotation_str() != "Dict[str, Tensor]")
+          throw std::runtime_error("the parameter metrics is a Dict[str, Tensor]");
         continue;
       }
       if (argument.name() == "step") {
@@ -177,6 +185,11 @@ class Script final : public UserFunction {
   static c10::IValue argument(const Parameter& parameter, const LossInput& input) {
     if (!parameter.option.isNone()) return parameter.option;
     if (parameter.name == "step") return input.step;
+    if (parameter.name == kMetrics) {
+      c10::Dict<std::string, torch::Tensor> metrics;
+      for (const auto& [name, tensor] : input.metrics) metrics.insert(name, tensor);
+      return metrics;
+    }
     const torch::Tensor& tensor = input.*tensor_named(parameter.name);
     if (!tensor.defined()) throw std::runtime_error("the function takes " + parameter.name + ", which were not given");
     return tensor;

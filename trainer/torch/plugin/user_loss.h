@@ -11,7 +11,7 @@
 
 namespace tandem::torch_plugin {
 
-// What a function is called; in a library its export is tandem_NAME.
+// Names of functions; the export of a library is tandem_NAME.
 constexpr std::string_view kLoss = "loss", kAdvantages = "advantages";
 
 struct UserOutput {
@@ -23,7 +23,7 @@ class UserFunction {
  public:
   virtual ~UserFunction() = default;
   virtual bool takes_reference() const = 0;
-  // What the user's code throws is thrown.
+  // Exceptions of the user's code pass through.
   virtual UserOutput call(const LossInput& input) const = 0;
 };
 
