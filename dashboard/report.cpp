@@ -270,6 +270,14 @@ std::string curves(const RunFiles& run, const Json& summary) {
                        .low = 0.0,
                        .percent = true});
   }
+  if (const auto cut = points_of(run.steps, "truncated_share"); !cut.empty()) {
+    out += line_chart({.title = "Sampled tokens whose distribution was cut by top_k, top_p or min_p",
+                       .series = {{"share", cut, 5, false}},
+                       .low = 0.0,
+                       .percent = true});
+    out += line_chart({.title = "Tokens that were kept where it was",
+                       .series = {{"mean", points_of(run.steps, "kept_tokens"), 4, false}}});
+  }
   out += loss_charts(run.steps);
   if (const auto sampled = points_of(run.steps, "branches", "sampled_tokens"); !sampled.empty()) {
     out += line_chart({.title = "Tokens of a step's episodes, sampled and had of a trunk",

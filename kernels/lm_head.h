@@ -4,6 +4,10 @@
 // 1 / T, and all that follows is of that policy. The vocabulary is taken in tiles of kPanelColumns columns in order,
 // each joined to the running (maximum, sum of e^(logit - maximum)) of its row; logsumexp = maximum + ln(sum), the
 // logarithm in double. logprob of token t = logit[t] - logsumexp. The sampler and the trainer call this same function.
+//
+// A policy that draws from a few tokens alone (top-k, top-p, min-p) has kept tokens: the logits of all others count as
+// -infinity, so that the distribution is that of the kept ones, added up in the same order. Where all are kept no bit
+// is another one.
 #pragma once
 
 #include <cmath>
@@ -33,7 +37,11 @@ struct BasicLmHead {
   RunningSum* panel_sums =
       nullptr;  // [rows][padded_vocabulary / kPanelColumns], or null: of each panel, for the sampler
   const float* logit_scales = nullptr;  // [rows], above 0; or null: 1
+  // [rows][padded_vocabulary / 64], a bit for each token from the lowest of a word on, and at least one in each row; or
+  // null: all are kept. Goes without `logits` and `panel_sums`. Panels that no row of a tile keeps cost nothing.
+  const uint64_t* kept = nullptr;
 };
+static_assert(kPanelColumns == 64, "a word of kept tokens is a panel");
 using LmHead = BasicLmHead<bf16>;
 inline size_t padded_vocabulary(int vocabulary) {
   return (static_cast<size_t>(vocabulary) + kPanelColumns - 1) / kPanelColumns * kPanelColumns;
@@ -48,6 +56,10 @@ Status lm_head(Stream& stream, const LmHead& arguments, std::span<const TokenPic
 Status lm_head(Stream& stream, const BasicLmHead<float>& arguments, std::span<const TokenPick> picks,
                std::span<float> logprobs);
 
+// Of one row, as lm_head has stored it: what its log_sum is where these tokens alone are kept, to the bit. `kept` is
+// ascending, not empty, and inside the row: kInvalid.
+Result<float> kept_log_sum(const Stream& stream, std::span<const float> logits, std::span<const int32_t> kept);
+
 // The logit scale of a policy at a temperature. At 0 the likeliest token is taken, and logprobs are those at 1.
 inline float logit_scale_at(float temperature) { return temperature > 0 ? 1.0f / temperature : 1.0f; }
 
@@ -60,6 +72,7 @@ struct LmHeadBackward {
   float* grad_hidden = nullptr;         // [rows][width], added to
   float* grad_head = nullptr;           // [vocabulary][width], added to; or null: not computed
   const float* logit_scales = nullptr;  // those of the forward pass
+  const uint64_t* kept = nullptr;       // those of the forward pass; the gradient of other tokens' logits is 0
 };
 // `grad_logprobs[i]` is dLoss / dlogprob of picks[i]. `entropy_rows`, when not empty, gets the entropy of each row in
 // nats.

@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <functional>
+
 #include "kernels/argument_check.h"
 
 namespace tandem::kernels {
@@ -138,6 +141,8 @@ static Status checked_lm_head(Stream& stream, const BasicLmHead<T>& h, std::span
           .that(h.vocabulary > 0, "vocabulary must be positive")
           .that(h.width > 0 && h.width % kSideBySide<T> == 0, "width must be even")
           .that(logprobs.size() == picks.size(), "logprobs and picks differ in length")
+          .that(h.kept == nullptr || (h.logits == nullptr && h.panel_sums == nullptr),
+                "kept tokens go without logits and panel_sums")
           .status);
   TRY(check_picks("lm_head", picks, h.rows, h.vocabulary));
   stream.operations().in<T>().lm_head(stream.threads(), h, picks, logprobs);
@@ -150,6 +155,14 @@ Status lm_head(Stream& stream, const BasicLmHead<bf16>& h, std::span<const Token
 Status lm_head(Stream& stream, const BasicLmHead<float>& h, std::span<const TokenPick> picks,
                std::span<float> logprobs) {
   return checked_lm_head(stream, h, picks, logprobs);
+}
+
+Result<float> kept_log_sum(const Stream& stream, std::span<const float> logits, std::span<const int32_t> kept) {
+  const bool ascending = std::ranges::adjacent_find(kept, std::ranges::greater_equal()) == kept.end();
+  if (kept.empty() || !ascending || kept.front() < 0 || static_cast<size_t>(kept.back()) >= logits.size())
+    return fail(Status::invalid(
+        fmt::format("kept_log_sum: kept tokens are none, out of order or outside a row of {}", logits.size())));
+  return stream.operations().kept_log_sum(logits.data(), kept);
 }
 
 Status lm_head_backward(Stream& stream, const LmHeadBackward& h, std::span<const TokenPick> picks,

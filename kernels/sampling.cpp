@@ -71,15 +71,23 @@ int32_t pick(std::span<const int32_t> tokens, std::span<const double> weights, d
   return tokens.back();
 }
 
-// Temperature, then top-k, top-p and min-p, then the draw. `tokens`: those that may be drawn, ascending.
-Sampled draw_among(std::span<const float> logits, std::vector<int32_t> tokens, float peak, float log_sum,
+// Temperature, then top-k, top-p and min-p, then the draw. `tokens`: those that may be drawn, ascending; then those
+// that stayed.
+Sampled draw_among(std::span<const float> logits, std::vector<int32_t>& tokens, float peak, float log_sum,
                    const SamplingSettings& settings, double u) {
   const auto weight_of = [&](float logit) {
     return std::exp(static_cast<double>(logit - peak) / settings.temperature);
   };
-  if (settings.top_k > 0 || settings.top_p < 1 || settings.min_p > 0) {
-    std::stable_sort(tokens.begin(), tokens.end(), [&](int32_t a, int32_t b) { return logits[a] > logits[b]; });
-    if (settings.top_k > 0 && tokens.size() > static_cast<size_t>(settings.top_k)) tokens.resize(settings.top_k);
+  if (settings.cuts()) {
+    const auto before = [&](int32_t a, int32_t b) {
+      return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
+    };
+    // Most of a large vocabulary need not be sorted.
+    if (settings.top_k > 0 && tokens.size() > static_cast<size_t>(settings.top_k)) {
+      std::nth_element(tokens.begin(), tokens.begin() + settings.top_k, tokens.end(), before);
+      tokens.resize(settings.top_k);
+    }
+    std::sort(tokens.begin(), tokens.end(), before);
     if (settings.top_p < 1) {
       double total = 0, sum = 0;
       for (const int32_t token : tokens) total += weight_of(logits[token]);
@@ -101,6 +109,16 @@ Sampled draw_among(std::span<const float> logits, std::vector<int32_t> tokens, f
   return {token, logits[token] - log_sum, static_cast<float>(std::log(weight_of(logits[token]) / total))};
 }
 
+// Tokens far below the peak cannot be drawn at 53 bits; leaving them out keeps the common case short.
+std::vector<int32_t> drawable(std::span<const float> logits, float peak, float temperature) {
+  const float floor = peak - 40.0f * temperature;
+  std::vector<int32_t> tokens;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    if (logits[i] >= floor) tokens.push_back(static_cast<int32_t>(i));
+  }
+  return tokens;
+}
+
 }  // namespace
 
 Sampled sample(std::span<const float> logits, std::span<const RunningSum> panels, float log_sum,
@@ -115,13 +133,21 @@ Sampled sample(std::span<const float> logits, std::span<const RunningSum> panels
     return {token, logits[token] - log_sum, logits[token] - log_sum};
   }
   const float peak = *std::max_element(logits.begin(), logits.end());
-  // Tokens far below the peak cannot be drawn at 53 bits; leaving them out keeps the common case short.
-  const float floor = peak - 40.0f * settings.temperature;
-  std::vector<int32_t> tokens;
-  for (size_t i = 0; i < logits.size(); ++i) {
-    if (logits[i] >= floor) tokens.push_back(static_cast<int32_t>(i));
-  }
-  return draw_among(logits, std::move(tokens), peak, log_sum, settings, u);
+  auto tokens = drawable(logits, peak, settings.temperature);
+  return draw_among(logits, tokens, peak, log_sum, settings, u);
+}
+
+Sampled sample_kept(std::span<const float> logits, std::span<const RunningSum> panels, float log_sum,
+                    const SamplingSettings& settings, uint64_t seed, uint64_t position, std::vector<int32_t>& kept) {
+  kept.clear();
+  if (!settings.cuts()) return sample(logits, panels, log_sum, settings, seed, position);
+  SamplingSettings bounded = settings;
+  bounded.top_k = settings.top_k > 0 ? std::min(settings.top_k, kMostKept) : kMostKept;
+  const float peak = *std::max_element(logits.begin(), logits.end());
+  kept = drawable(logits, peak, settings.temperature);
+  const Sampled sampled = draw_among(logits, kept, peak, log_sum, bounded, uniform_at(seed, position));
+  if (kept.size() == logits.size()) kept.clear();
+  return sampled;
 }
 
 Sampled sample_allowed(std::span<const float> logits, std::span<const uint64_t> allowed, float log_sum,
@@ -145,7 +171,7 @@ Sampled sample_allowed(std::span<const float> logits, std::span<const uint64_t> 
   each([&](int32_t token) {
     if (logits[token] >= floor) tokens.push_back(token);
   });
-  return draw_among(logits, std::move(tokens), peak, log_sum, settings, uniform_at(seed, position));
+  return draw_among(logits, tokens, peak, log_sum, settings, uniform_at(seed, position));
 }
 
 }  // namespace tandem::kernels

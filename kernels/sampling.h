@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "base/status.h"
 #include "kernels/lm_head.h"
@@ -18,8 +19,11 @@ struct SamplingSettings {
   int top_k = 0;          // 0: all
   float top_p = 1;        // (0, 1]
   float min_p = 0;        // [0, 1): relative to the likeliest
-  bool plain() const { return temperature == 1 && top_k == 0 && top_p == 1 && min_p == 0; }
+  bool cuts() const { return top_k > 0 || top_p < 1 || min_p > 0; }
+  bool plain() const { return temperature == 1 && !cuts(); }
 };
+// Tokens that a draw whose kept tokens are recorded (sample_kept) keeps at most: as with top_k, where that is not less.
+inline constexpr int kMostKept = 4096;
 
 struct Sampled {
   int32_t token = 0;
@@ -31,6 +35,11 @@ struct Sampled {
 // or 1, a token is found by its panel, without a look at the whole vocabulary.
 Sampled sample(std::span<const float> logits, std::span<const RunningSum> panels, float log_sum,
                const SamplingSettings& settings, uint64_t seed, uint64_t position);
+
+// The same above temperature 0, and `kept` gets the tokens that it was drawn from, ascending: kMostKept of the
+// likeliest at most where the settings cut something off, and none where all stay.
+Sampled sample_kept(std::span<const float> logits, std::span<const RunningSum> panels, float log_sum,
+                    const SamplingSettings& settings, uint64_t seed, uint64_t position, std::vector<int32_t>& kept);
 
 // The same among the allowed tokens alone, a bit each from the lowest of word 0 on: they are the distribution, before
 // temperature and all that follows. `logprob` stays that of the model itself, `sampling_logprob` is that of what was

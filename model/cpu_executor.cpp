@@ -198,14 +198,28 @@ class CpuExecutor final : public Executor {
                        .logit_scales = scaled ? scales.data() : nullptr},
                       {}, {}));
     answer.draws.resize(count);
+    if (std::ranges::any_of(plan.draws, &Draw::keeps)) answer.kept.resize(count);
+    std::vector<Status> failed(answer.kept.size());
     stream_.threads().run(static_cast<int>(count), [&](int i) {
       const Draw& d = plan.draws[i];
       const auto logits = std::span(logits_).subspan(i * padded, vocabulary);
+      const auto sums = std::span(panel_sums_).subspan(i * panels, panels);
+      if (d.keeps) {
+        auto& kept = answer.kept[i];
+        kernels::Sampled& drawn = answer.draws[i];
+        drawn = kernels::sample_kept(logits, sums, log_sum[i], d.sampling, d.seed, d.position, kept);
+        if (kept.empty()) return;
+        if (const auto of_kept = kernels::kept_log_sum(stream_, logits, kept))
+          drawn.logprob = logits[drawn.token] - *of_kept;
+        else
+          failed[i] = of_kept.error();
+        return;
+      }
       answer.draws[i] = d.mask || !d.bias.empty()
                             ? draw_allowed(d, logits, log_sum[i])
-                            : kernels::sample(logits, std::span(panel_sums_).subspan(i * panels, panels), log_sum[i],
-                                              d.sampling, d.seed, d.position);
+                            : kernels::sample(logits, sums, log_sum[i], d.sampling, d.seed, d.position);
     });
+    for (Status& status : failed) TRY(std::move(status));
     return {};
   }
 

@@ -72,6 +72,10 @@ struct Draw {
   std::function<void(std::span<uint64_t> allowed)> mask;
   // Added to logits before all else, each token at most once; the token's `logprob` stays the model's own.
   std::vector<TokenBias> bias;
+  // The answer says which tokens it was drawn from (kernels::sample_kept), and the token's `logprob` is the model's
+  // among those alone. Goes without a mask and a bias, at a temperature of 1, and no other draw of the
+  // plan cuts something off without it.
+  bool keeps = false;
 };
 
 struct Plan {
@@ -96,6 +100,8 @@ struct Plan {
 
 struct Answer {
   std::vector<kernels::Sampled> draws;  // token -1: its mask allowed none
+  // Of each draw that asks for it the tokens that it was drawn from, ascending; empty: all. Empty where no draw asks.
+  std::vector<std::vector<int32_t>> kept;
   std::vector<float> picks;
   std::vector<int32_t> likeliest;
   std::vector<std::vector<TokenLogprob>> tops;     // the likeliest first, ties by id

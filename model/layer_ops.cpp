@@ -84,7 +84,8 @@ Status LayerOps<T>::head_rows(const T* gathered, size_t rows, const HeadOutputs&
                            .log_sum = outputs.log_sum,
                            .argmax = outputs.argmax,
                            .panel_sums = outputs.panel_sums,
-                           .logit_scales = outputs.logit_scales},
+                           .logit_scales = outputs.logit_scales,
+                           .kept = outputs.kept},
                           picks, logprobs);
 }
 

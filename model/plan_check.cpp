@@ -30,8 +30,13 @@ Status check_plan(const Plan& plan, int vocabulary, int pages, int max_positions
       !std::ranges::all_of(plan.picks, token_exists, &kernels::TokenPick::token))
     return Status::invalid(fmt::format("a plan has tokens outside the vocabulary of {}", vocabulary));
   if (batch.positions.size() != batch.tokens.size()) return Status::invalid("a plan lacks positions of its rows");
+  const bool keeps = std::ranges::any_of(plan.draws, &Draw::keeps);
   for (const Draw& d : plan.draws) {
     TRY(kernels::check(d.sampling));
+    if (keeps && !d.keeps && d.sampling.cuts())
+      return Status::invalid("a draw cuts something off beside one whose kept tokens are asked for");
+    if (d.keeps && (d.mask || !d.bias.empty() || d.sampling.temperature != 1))
+      return Status::invalid("a draw whose kept tokens are asked for has a mask, a bias or another temperature than 1");
     for (const TokenBias& bias : d.bias) {
       if (!token_exists(bias.token) || !std::isfinite(bias.add))
         return Status::invalid(fmt::format("a draw adds {} to token {}", bias.add, bias.token));

@@ -32,6 +32,7 @@ Episode::Episode(LeaseTerms lease, const Settings& settings, Time now)
       grade_patience_(std::max(settings.patience, settings.grade_patience)),
       numerics_id_(settings.numerics_id),
       routes_(settings.routes),
+      vocabulary_(settings.vocabulary),
       lease_(std::move(lease)),
       trajectory_(empty_trajectory()),
       started_(now),
@@ -40,6 +41,7 @@ Episode::Episode(LeaseTerms lease, const Settings& settings, Time now)
 Trajectory Episode::empty_trajectory() const {
   Trajectory trajectory{.key = lease_.key, .group = lease_.group, .numerics_id = numerics_id_};
   trajectory.routes.shape = routes_;
+  if (lease_.truncation.any()) trajectory.kept.vocabulary = vocabulary_;
   return trajectory;
 }
 
@@ -48,6 +50,7 @@ Episode::Episode(Handover handover, const Settings& settings, Time now)
       grade_patience_(std::max(settings.patience, settings.grade_patience)),
       numerics_id_(settings.numerics_id),
       routes_(settings.routes),
+      vocabulary_(settings.vocabulary),
       lease_(std::move(handover.lease)),
       trajectory_(std::move(handover.trajectory)),
       started_(now),
@@ -267,7 +270,7 @@ void Episode::on(const TurnRefused& refused, Time now, Actions& actions) {
 
 void Episode::on(const Sampled& sampled, Time, Actions&) {
   if (waiting_ != Waiting::kTokens) return;
-  trajectory_.append_sampled(sampled.token, sampled.logprob, sampled.version);
+  trajectory_.append_sampled(sampled.token, sampled.logprob, sampled.version, sampled.kept);
   trajectory_.append_routes(sampled.routes_from, sampled.routes);
 }
 

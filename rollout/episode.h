@@ -57,6 +57,7 @@ class Episode {
   struct Settings {
     std::string numerics_id;    // of the engine
     RouteShape routes = {};     // that it records
+    uint32_t vocabulary = 0;    // of the engine, of which kept tokens are
     Duration patience{};        // for an answer of the environment, then once more
     Duration grade_patience{};  // the same for a grade; zero: as for all else
   };
@@ -98,6 +99,7 @@ class Episode {
     uint64_t version = 0;
     size_t routes_from = 0;            // where routes are recorded: the place of the segment that they begin at
     std::vector<uint8_t> routes = {};  // rows of base/expert_routes.h
+    std::vector<int32_t> kept = {};    // where they are recorded: what it was drawn from; empty: all tokens
   };
   struct TurnEnded {
     Said said;            // turn_tokens(), read
@@ -305,6 +307,7 @@ class Episode {
   const Duration patience_, grade_patience_;
   const std::string numerics_id_;
   const RouteShape routes_;
+  const uint32_t vocabulary_;
   LeaseTerms lease_;
   Trajectory trajectory_;
   const Time started_;

@@ -121,6 +121,7 @@ Episode::Settings Worker::episode_settings(const std::string& kind) const {
   const double seconds = slow == settings_.seconds_of_kind.end() ? 0 : slow->second;
   return {.numerics_id = engine_.numerics_id(),
           .routes = engine_.route_shape(),
+          .vocabulary = static_cast<uint32_t>(engine_.vocabulary()),
           .patience = from_seconds(std::max(settings_.request_seconds, seconds)),
           .grade_patience = from_seconds(settings_.grade_seconds)};
 }

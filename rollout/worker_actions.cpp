@@ -132,14 +132,22 @@ Status Worker::adopt(const Episode& e, std::span<const int32_t> tokens) {
   return engine_.add(e.key().episode, std::move(prompt), turn_request(e));
 }
 
+static_assert(kernels::kMostKept <= static_cast<int>(kMostOfKeepSet), "what engines record can be read");
+
 TurnRequest Worker::turn_request(const Episode& e) const {
   // The temperature is the policy's own: what is recorded is what the trainer computes.
   const float temperature = e.lease().temperature;
+  // So is what is cut off.
+  const Truncation& cut = e.lease().truncation;
   return {.max_new_tokens = settings_.max_new_tokens,
-          .sampling = {.temperature = temperature > 0 ? 1.0f : 0.0f},
+          .sampling = {.temperature = temperature > 0 ? 1.0f : 0.0f,
+                       .top_k = cut.top_k,
+                       .top_p = cut.top_p,
+                       .min_p = cut.min_p},
           .logit_scale = kernels::logit_scale_at(temperature),
           .seed = seed_of_segment(e.seed(), e.compactions()),
-          .stop_tokens = conversation_.end_tokens()};
+          .stop_tokens = conversation_.end_tokens(),
+          .record_kept = cut.any()};
 }
 
 void Worker::carry_out(Episode& e, const Episode::EndSampling&) { engine_.release(e.key().episode); }
@@ -149,7 +157,7 @@ void Worker::record(SampledToken& token) {
   if (found == episodes_.end()) return engine_.release(token.sequence);
   Episode& e = found->second;
   step(e, Episode::Sampled{token.token, token.logprob, token.version, static_cast<size_t>(token.routes_from),
-                           std::move(token.routes)});
+                           std::move(token.routes), std::move(token.kept)});
   if (!token.turn_ended) return;
   auto said = e.is_summarising() ? Said{.text = summary_in(conversation_, e.turn_tokens(), e.tools()), .calls = {}}
                                  : conversation_.read(e.turn_tokens(), e.tools());

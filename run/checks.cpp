@@ -2,20 +2,26 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <string_view>
 #include <thread>
 #include <utility>
 
+#include "base/byte_size.h"
 #include "base/iso_time.h"
 #include "base/json_file.h"
+#include "base/keep_sets.h"
 #include "base/text.h"
 #include "dashboard/run_files.h"
 #include "envs/backends/backends.h"
+#include "kernels/sampling.h"
 #include "model/parameters.h"
 #include "model/routes.h"
 #include "model/safetensors.h"
@@ -93,6 +99,28 @@ Status check_routes(const RunConfig& config, const model::ModelConfig& model) {
       .hint(fmt::format("lower rollout.max_tokens to {}", kMostRouteBytes / shape.row_bytes()));
 }
 
+// Kept tokens of an episode, so that they fit its record.
+Status check_truncation(const RunConfig& config, int vocabulary) {
+  const rollout::Truncation cut = truncation_of(config);
+  if (!cut.any()) return {};
+  std::vector<std::string_view> keys;
+  if (cut.top_k > 0) keys.push_back("rollout.top_k");
+  if (cut.top_p < 1) keys.push_back("rollout.top_p");
+  if (cut.min_p > 0) keys.push_back("rollout.min_p");
+  const std::string named = fmt::format("{}", fmt::join(keys, ", "));
+  const auto words = static_cast<size_t>(vocabulary);
+  const size_t kept = std::min(static_cast<size_t>(cut.top_k > 0 ? cut.top_k : kernels::kMostKept), words);
+  const auto tokens = static_cast<size_t>(config.rollout.max_tokens);
+  const size_t bytes = most_keep_bytes(kept, words) * tokens;
+  if (bytes <= kMostKeepBytes) return {};
+  const size_t fixed = most_keep_bytes(0, words), of_token = kMostKeepBytes / tokens;
+  return Status::invalid(fmt::format("kept tokens of {} tokens may take {}, and a trajectory has room for {} of them",
+                                     config.rollout.max_tokens, format_bytes(bytes), format_bytes(kMostKeepBytes)))
+      .at(named)
+      .hint(of_token > fixed ? fmt::format("set rollout.top_k to {} at most", of_token - fixed)
+                             : "lower rollout.max_tokens");
+}
+
 }  // namespace
 
 rollout::ConversationSettings conversation_settings(const RunConfig& config) {
@@ -116,6 +144,7 @@ Status check_inputs(const RunConfig& config) {
     const auto model = TRY(model::read_config(directory));
     const auto layout = TRY(model::parameter_layout(model));
     TRY(check_routes(config, model));
+    TRY(check_truncation(config, model.vocabulary));
     TRY(rollout::Conversation::load(directory, conversation_settings(config)));
     TRY(check_weights(directory, layout));
     if (config.lora.rank > 0) TRY(trainer::LowRank::check(layout, config.lora));

@@ -85,6 +85,12 @@ int dynamic_sampling_of(const RunConfig& c) {
   return algorithm ? algorithm->dynamic_sampling : 0;
 }
 
+rollout::Truncation truncation_of(const RunConfig& c) {
+  return {.top_k = c.rollout.top_k,
+          .top_p = static_cast<float>(c.rollout.top_p),
+          .min_p = static_cast<float>(c.rollout.min_p)};
+}
+
 Result<rollout::RunPlan> plan_of(const RunConfig& c, const fs::path& run_dir) {
   const auto on_lag = TRY(rollout::on_lag_named(c.trainer.on_lag));
   rollout::RewardWeights weights = c.reward;
@@ -101,6 +107,7 @@ Result<rollout::RunPlan> plan_of(const RunConfig& c, const fs::path& run_dir) {
                         .shuffle_rewards = c.algorithm.shuffle_rewards,
                         .kinds = c.tasks.kinds,
                         .temperature = static_cast<float>(c.rollout.temperature),
+                        .truncation = truncation_of(c),
                         .heldout_tasks = c.tasks.heldout,
                         .heldout_samples = c.tasks.heldout_samples,
                         .heldout_split = c.tasks.heldout_split,

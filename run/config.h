@@ -92,6 +92,8 @@ struct RunConfig {
     int max_tokens = 1024;
     int max_new_tokens = 128;
     double temperature = 1;
+    int top_k = 0;
+    double top_p = 1, min_p = 0;
     double episode_seconds = 300;
     int steal_from = 8;
     struct {
@@ -128,6 +130,9 @@ Result<envs::Profile> profile_of(const RunConfig& config);
 
 // Contradictions between fields, found before anything is started.
 Status check(const RunConfig& config);
+
+// Truncation of the distributions that training samples are drawn from.
+rollout::Truncation truncation_of(const RunConfig& config);
 
 // The plan of the run in `run_dir`. kCorrupt where the config needs RUN/tasks.json and it is damaged.
 Result<rollout::RunPlan> plan_of(const RunConfig& config, const fs::path& run_dir);

@@ -9,6 +9,7 @@
 #include "envs/tasks/built_image.h"
 #include "envs/tasks/task.h"
 #include "envs/tasks/workspace/kinds.h"
+#include "kernels/sampling.h"
 #include "model/weight_format.h"
 #include "rollout/books/alarms.h"
 #include "run/config.h"
@@ -161,6 +162,18 @@ Schema schema_of(RunConfig& c) {
       "rollout.temperature", c.rollout.temperature,
       "Temperature of the policy: of training samples, and of all logprobs of a step. Held-out tasks are sampled at 1",
       0.01, 100);
+  s.add(
+      "rollout.top_k", c.rollout.top_k,
+      "Training samples are drawn from so many of the likeliest tokens alone, as 50; 0: of all. As the temperature it "
+      "is the policy's own: the tokens that were kept are recorded, and the trainer computes over those "
+      "(docs/algorithms.md). Held-out tasks are sampled from all",
+      0, kernels::kMostKept);
+  s.add("rollout.top_p", c.rollout.top_p,
+        "The same of the likeliest whose probabilities first have this sum, as 0.95; 1: of all. 4096 are kept at most",
+        0.01, 1);
+  s.add("rollout.min_p", c.rollout.min_p,
+        "The same of those that have at least this part of the likeliest one's probability, as 0.05; 0: of all", 0,
+        0.99);
   s.add("rollout.episode_seconds", c.rollout.episode_seconds,
         "Time limit of an episode, after which it is revoked and tried again", 1, 1e6);
   s.add("rollout.steal_from", c.rollout.steal_from,

@@ -58,9 +58,12 @@ Result<std::optional<std::string>> Replay::difference_from_checkpoint() {
 
 Result<std::vector<float>> Replay::logprobs(const rollout::Trajectory& trajectory, float logit_scale) {
   std::vector<TokenPick> picks;
+  std::vector<KeptTokens> kept;
+  const auto of_tokens = trajectory.kept.sets();
   for (size_t i = 1; i < trajectory.tokens.size(); ++i) {
-    if (trajectory.sampled[i] && trajectory.versions[i] == version())
-      picks.push_back({static_cast<int32_t>(i - 1), trajectory.tokens[i]});
+    if (!trajectory.sampled[i] || trajectory.versions[i] != version()) continue;
+    picks.push_back({static_cast<int32_t>(i - 1), trajectory.tokens[i]});
+    kept.push_back(of_tokens.empty() ? KeptTokens() : of_tokens[i]);
   }
   std::vector<float> logprobs(trajectory.tokens.size(), std::numeric_limits<float>::quiet_NaN());
   if (picks.empty()) return logprobs;
@@ -71,7 +74,7 @@ Result<std::vector<float>> Replay::logprobs(const rollout::Trajectory& trajector
   const auto tape = device.on_cpu() ? std::make_unique<Tape>(weights.config(), positions)
                                     : TRY(Tape::on_device(device, weights, positions));
   const auto computed =
-      TRY(logprobs_of(*tape, stream_, weights, trajectory.tokens, trajectory.later_segments, picks, logit_scale));
+      TRY(logprobs_of(*tape, stream_, weights, trajectory.tokens, trajectory.later_segments, picks, logit_scale, kept));
   for (size_t i = 0; i < picks.size(); ++i) logprobs[static_cast<size_t>(picks[i].row) + 1] = computed[i];
   return logprobs;
 }

@@ -45,6 +45,10 @@ Json to_json(const StepMetrics& m) {
     json["routes_taken"] = m.routes_taken;
     json["routes_changed"] = static_cast<double>(m.routes_changed) / static_cast<double>(m.routes_taken);
   }
+  if (m.kept_of > 0) {
+    json["truncated_share"] = static_cast<double>(m.truncated) / static_cast<double>(m.kept_of);
+    if (m.truncated > 0) json["kept_tokens"] = static_cast<double>(m.kept) / static_cast<double>(m.truncated);
+  }
   if (m.skipped_spikes > 0) json["skipped_spikes"] = m.skipped_spikes;
   if (!m.of_loss.empty()) json["loss_metrics"] = m.of_loss;
   if (!m.parts.empty()) json["algorithms"] = m.parts;

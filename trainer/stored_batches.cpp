@@ -81,6 +81,7 @@ Loaded load(const TrajectoryStore& store, const Batch& batch, const Algorithm& a
                               .part = static_cast<uint32_t>(part_for(algorithm, entry.kind)),
                               .later_segments = std::move(trajectory->later_segments),
                               .routes = std::move(trajectory->routes),
+                              .kept = std::move(trajectory->kept),
                               .metrics = entry.metrics});
     const SharedTrunk& trunk = trajectory->trunk;
     if (trunk.tokens == 0) continue;

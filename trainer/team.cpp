@@ -66,8 +66,9 @@ struct SampleHead {
   uint64_t later_segments = 0;
   uint64_t metrics = 0;  // bytes of their JSON; 0: none
   uint64_t part = 0;
-  RouteShape routes;  // layers 0: none
-  uint32_t unused = 0;
+  RouteShape routes;             // layers 0: none
+  uint32_t kept_vocabulary = 0;  // 0: no kept tokens
+  uint64_t kept = 0;             // in all
 };
 
 }  // namespace
@@ -107,7 +108,9 @@ std::vector<std::byte> pack(std::span<const Sample> samples) {
                           .later_segments = sample.later_segments.size(),
                           .metrics = metrics.size(),
                           .part = sample.part,
-                          .routes = sample.routes.shape};
+                          .routes = sample.routes.shape,
+                          .kept_vocabulary = sample.kept.vocabulary,
+                          .kept = sample.kept.ids.size()};
     put(bytes, std::span(&head, 1));
     put(bytes, std::span<const int32_t>(sample.tokens));
     put(bytes, std::span<const uint8_t>(sample.trained));
@@ -117,6 +120,8 @@ std::vector<std::byte> pack(std::span<const Sample> samples) {
     put(bytes, std::span<const uint32_t>(sample.later_segments));
     put(bytes, std::span<const uint8_t>(sample.routes.recorded));
     put(bytes, std::span<const uint8_t>(sample.routes.ids));
+    put(bytes, std::span<const uint32_t>(sample.kept.counts));
+    put(bytes, std::span<const int32_t>(sample.kept.ids));
     put(bytes, std::span<const char>(metrics));
   }
   return bytes;
@@ -130,7 +135,7 @@ Result<std::vector<Sample>> unpack(std::span<const std::byte> bytes) {
     if (!reader.get(std::span(&head, 1)) || head.tokens > reader.left() || head.sampled > reader.left() ||
         head.turns > reader.left() || head.later_segments > reader.left() || head.metrics > reader.left() ||
         head.routes.layers > kMostRouteLayers || head.routes.top_k > kMostRouteTopK ||
-        head.tokens * head.routes.row_bytes() > reader.left())
+        head.tokens * head.routes.row_bytes() > reader.left() || head.kept > reader.left())
       return fail(Status::corrupt("a sample of another rank is cut short"));
     Sample sample{.advantage = head.advantage, .part = static_cast<uint32_t>(head.part)};
     if (head.has_group != 0) sample.group = head.group;
@@ -142,13 +147,17 @@ Result<std::vector<Sample>> unpack(std::span<const std::byte> bytes) {
     sample.later_segments.resize(head.later_segments);
     sample.routes.shape = head.routes;
     sample.routes.resize(head.tokens);
+    sample.kept.vocabulary = head.kept_vocabulary;
+    sample.kept.resize(head.tokens);
+    sample.kept.ids.resize(head.kept);
     std::string metrics(head.metrics, '\0');
     if (!reader.get(std::span(sample.tokens)) || !reader.get(std::span(sample.trained)) ||
         !reader.get(std::span(sample.logprobs)) || !reader.get(std::span(sample.versions)) ||
         !reader.get(std::span(sample.turn_rewards)) || !reader.get(std::span(sample.later_segments)) ||
         !reader.get(std::span(sample.routes.recorded)) || !reader.get(std::span(sample.routes.ids)) ||
+        !reader.get(std::span(sample.kept.counts)) || !reader.get(std::span(sample.kept.ids)) ||
         !reader.get(std::span(metrics)) || !are_parts(sample.later_segments, sample.tokens.size()) ||
-        !sample.routes.fits(sample.tokens.size()))
+        !sample.routes.fits(sample.tokens.size()) || !sample.kept.fits(sample.tokens))
       return fail(Status::corrupt("a sample of another rank is cut short"));
     if (!metrics.empty()) sample.metrics = TRY(metrics_from(metrics));
     samples.push_back(std::move(sample));

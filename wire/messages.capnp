@@ -27,7 +27,7 @@ struct Body {
     train @8 :TrainBatch;                   # coordinator -> trainer
     trained @9 :Trained;                    # trainer -> coordinator
     checkpointed @10 :UInt64;               # trainer -> coordinator: the step that a checkpoint holds
-    trajectory @11 :Trajectory;             # rollout -> trainer; 4 bulk frames, or 6 with routes
+    trajectory @11 :Trajectory;             # rollout -> trainer; 4 bulk frames, 2 more with routes, 1 with kept tokens
     trajectoryAck @12 :EpisodeAttempt;      # trainer -> rollout: it is on disk
     weightsQuery @13 :Void;                 # no longer sent: weightsWanted
     weightsManifest @14 :WeightsManifest;   # trainer -> rollout
@@ -121,6 +121,9 @@ struct Lease {
   trunkFamily @11 :UInt64;             # where trunkTurn is not 0: the first episode of those that begin as one
   trunkSeed @12 :UInt64;               # of what they draw until that turn is over
   trunkTurn @13 :UInt32;               # from 1; 0: it begins by itself
+  topK @14 :UInt32;                    # what it is sampled from: 0, 1 and 0 for all
+  topP @15 :Float32 = 1;
+  minP @16 :Float32;
 }
 
 struct Grant {
@@ -179,7 +182,8 @@ struct Trained {
 }
 
 # Bulk: tokens (int32), sampled (uint8), logprobs (float32), versions (uint64), as many of each; with routes also which
-# tokens have some (uint8), and of each token layers * topK expert ids (uint8 up to 256 experts, else uint16).
+# tokens have some (uint8), and of each token layers * topK expert ids (uint8 up to 256 experts, else uint16); with kept
+# tokens, at the end, keptBytes of base/keep_sets.h.
 struct Trajectory {
   episode @0 :UInt64;
   attempt @1 :UInt32;
@@ -192,6 +196,8 @@ struct Trajectory {
   routes @8 :RouteShape;               # layers 0: none were recorded
   trunkFamily @9 :UInt64;              # where trunkTokens is not 0
   trunkTokens @10 :UInt32;             # it shares so many from the beginning on with others of that family
+  keptVocabulary @11 :UInt32;          # 0: which tokens were kept is not recorded
+  keptBytes @12 :UInt32;
 }
 
 # Of a mixture of experts.

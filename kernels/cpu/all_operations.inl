@@ -46,6 +46,7 @@ constexpr CpuOperations kOperations = {
     .swiglu_backward = swiglu_backward,
     .geglu_backward = geglu_backward,
     .lm_head_backward = lm_head_backward,
+    .kept_log_sum = kept_log_sum,
     .route = route,
     .route_backward = route_backward,
     .permute_backward = permute_backward,

@@ -57,6 +57,27 @@ TANDEM_INLINE void hide_padding(float* tile, int rows, int columns) {
   }
 }
 
+// Leaves of rows of a tile what is kept of them: `kept` is the word of the first row, those of others are `stride`
+// apart. What is not becomes `instead`. Null: all is.
+TANDEM_INLINE void drop_columns(float* tile, const uint64_t* kept, size_t stride, int rows, float instead) {
+  if (kept == nullptr) return;
+  for (int r = 0; r < rows; ++r) {
+    const uint64_t word = kept[r * stride];
+    if (word == ~uint64_t{0}) continue;
+    for (int c = 0; c < kPanelColumns; ++c) {
+      if ((word >> c & 1) == 0) tile[r * kPanelColumns + c] = instead;
+    }
+  }
+}
+// Whether none of these rows keeps anything of a panel.
+TANDEM_INLINE bool is_dropped(const uint64_t* kept, size_t stride, int rows) {
+  if (kept == nullptr) return false;
+  for (int r = 0; r < rows; ++r) {
+    if (kept[r * stride] != 0) return false;
+  }
+  return true;
+}
+
 // Rows of a tile of logits, each times its own scale. Null: as they are.
 TANDEM_INLINE void scale_rows(float* tile, const float* scales, int rows) {
   if (scales == nullptr) return;
@@ -85,6 +106,7 @@ void lm_head(ThreadPool& threads, const BasicLmHead<T>& h, std::span<const Token
   std::vector<int> first_pick(h.rows + 1, 0);
   for (const TokenPick& pick : picks) ++first_pick[pick.row + 1];
   for (int row = 0; row < h.rows; ++row) first_pick[row + 1] += first_pick[row];
+  if (h.kept) std::ranges::fill(logprobs, -INFINITY);  // of what is in no panel that is looked at
 
   threads.run(slabs * chunks, [&](int task) {
     const int slab = task % slabs, chunk = task / slabs;
@@ -100,14 +122,18 @@ void lm_head(ThreadPool& threads, const BasicLmHead<T>& h, std::span<const Token
                            (end_row - begin_row + kTileRows - 1) / kTileRows);
       for (int row = begin_row; row < end_row; row += kTileRows) {
         const int rows = std::min(kTileRows, end_row - row);
+        const uint64_t* const kept = h.kept ? h.kept + static_cast<size_t>(row) * panels + panel : nullptr;
+        if (is_dropped(kept, panels, rows)) continue;
         product_tile(LeftRows<T>{h.hidden + static_cast<size_t>(row) * h.width, static_cast<size_t>(h.width)}, rows,
                      weights, h.width, tile, kPanelColumns * kSideBySide<T>,
                      next.during((row - begin_row) / kTileRows));
         scale_rows(tile, h.logit_scales ? h.logit_scales + row : nullptr, rows);
         hide_padding(tile, rows, columns);
+        drop_columns(tile, kept, panels, rows, -INFINITY);
         alignas(64) float tops[kLanes], totals[kLanes] = {};
         std::fill(std::begin(tops), std::end(tops), -INFINITY);
         for (int r = 0; r < rows; ++r) {
+          if (is_dropped(kept ? kept + static_cast<size_t>(r) * panels : nullptr, panels, 1)) continue;
           const RunningSum of_panel = sum_of_panel(tile + r * kPanelColumns);
           tops[r] = of_panel.maximum;
           totals[r] = of_panel.sum;
@@ -154,6 +180,27 @@ void lm_head(ThreadPool& threads, const BasicLmHead<T>& h, std::span<const Token
   }
 }
 
+// In the order of lm_head: by panels, those of a slab joined, then the slabs. What has nothing that is kept adds
+// nothing.
+inline float kept_log_sum(const float* logits, std::span<const int32_t> kept) {
+  RunningSum total, of_slab;
+  int slab = 0;
+  for (size_t i = 0; i < kept.size();) {
+    const int panel = kept[i] / kPanelColumns;
+    if (panel / kSlabPanels != slab) {
+      join(total, of_slab);
+      of_slab = {};
+      slab = panel / kSlabPanels;
+    }
+    alignas(64) float tile[kPanelColumns];
+    std::fill(std::begin(tile), std::end(tile), -INFINITY);
+    for (; i < kept.size() && kept[i] / kPanelColumns == panel; ++i) tile[kept[i] % kPanelColumns] = logits[kept[i]];
+    join(of_slab, sum_of_panel(tile));
+  }
+  join(total, of_slab);
+  return static_cast<float>(total.maximum + std::log(static_cast<double>(total.sum)));
+}
+
 // dlogit[v] = scale x sum over the row's picks of g_i ([v == token_i] - p_v), recomputed by slabs of the vocabulary so
 // that no more than rows x slab of them exist at once.
 inline void lm_head_backward(ThreadPool& threads, const LmHeadBackward& h, std::span<const TokenPick> picks,
@@ -173,17 +220,33 @@ inline void lm_head_backward(ThreadPool& threads, const LmHeadBackward& h, std::
   for (int first_panel = 0; first_panel < panels; first_panel += kSlab) {
     const int slab_panels = std::min(kSlab, panels - first_panel);
     const int slab_columns = slab_panels * kPanelColumns;
+    const auto drops = [&](int local) {
+      return is_dropped(h.kept ? h.kept + first_panel + local : nullptr, panels, h.rows);
+    };
+    bool all_dropped = h.kept != nullptr;
+    for (int local = 0; all_dropped && local < slab_panels; ++local) all_dropped = drops(local);
+    if (all_dropped) continue;  // gradients of 0, and nothing of an entropy
     threads.run(slab_panels, [&](int local) {
       const int panel = first_panel + local, first = panel * kPanelColumns;
       const int columns = std::min(kPanelColumns, h.vocabulary - first);
       alignas(64) float tile[kTileRows * kPanelColumns];
       for (int row = 0; row < h.rows; row += kTileRows) {
         const int rows = std::min(kTileRows, h.rows - row);
+        const uint64_t* const kept = h.kept ? h.kept + static_cast<size_t>(row) * panels + panel : nullptr;
+        if (is_dropped(kept, panels, rows)) {
+          for (int r = 0; r < rows; ++r) {
+            std::fill_n(grads.data() + static_cast<size_t>(row + r) * slab_columns + local * kPanelColumns,
+                        kPanelColumns, bf16{});
+            if (!entropy_rows.empty()) panel_terms[static_cast<size_t>(local) * h.rows + row + r] = 0;
+          }
+          continue;
+        }
         product_tile(LeftRows<bf16>{h.hidden + static_cast<size_t>(row) * h.width, static_cast<size_t>(h.width)}, rows,
                      h.head + panel * panel_elements(h.width), h.width, tile);
         const float* const scales = h.logit_scales ? h.logit_scales + row : nullptr;
         scale_rows(tile, scales, rows);
         hide_padding(tile, rows, columns);
+        drop_columns(tile, kept, panels, rows, -INFINITY);
         for (int r = 0; r < rows; ++r) {
           float* logits = tile + r * kPanelColumns;
           Float terms = {};
@@ -201,6 +264,7 @@ inline void lm_head_backward(ThreadPool& threads, const LmHeadBackward& h, std::
             if (column >= 0 && column < columns) logits[column] += grad_logprobs[pick - picks.begin()];
           }
           scale_rows(logits, scales ? scales + r : nullptr, 1);
+          drop_columns(logits, kept ? kept + static_cast<size_t>(r) * panels : nullptr, panels, 1, 0);
           bf16* target = grads.data() + static_cast<size_t>(row + r) * slab_columns + local * kPanelColumns;
           for (int c = 0; c < kPanelColumns; c += kLanes) store(target + c, load(logits + c));
         }

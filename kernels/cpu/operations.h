@@ -63,6 +63,7 @@ struct CpuOperations {
                          bf16* grad_gate_up);
   void (*lm_head_backward)(ThreadPool&, const LmHeadBackward&, std::span<const TokenPick>,
                            std::span<const float> grad_logprobs, std::span<float> entropy_rows);
+  float (*kept_log_sum)(const float* logits, std::span<const int32_t> kept);
   void (*route)(ThreadPool&, const Route&);
   void (*route_backward)(ThreadPool&, const RouteBackward&);
   void (*permute_backward)(ThreadPool&, const PermuteBackward&);

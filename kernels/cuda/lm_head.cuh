@@ -26,6 +26,7 @@ struct LogitTiles {
   int rows, width, vocabulary;
   int first_panel, panels;  // which of the vocabulary
   const float* scales;      // of each row, or null
+  const uint64_t* kept;     // of each row, or null
 
   TANDEM_HD int64_t blocks() const { return pieces(rows, ProductTile::kSide) * panels; }
   TANDEM_HD bool run(int64_t block, int phase, int thread, Shared& shared, Private& own) const {
@@ -40,9 +41,11 @@ struct LogitTiles {
       for (int i = 0; i < ProductTile::kOwn; ++i) {
         const int row_of = ProductTile::row_of(thread, i);
         const float scale = scale_of(scales, first_row + row_of, rows);
+        const uint64_t word = kept_of(kept, first_row + row_of, rows, panel, vocabulary);
         for (int j = 0; j < ProductTile::kOwn; ++j) {
           const int column = ProductTile::column_of(thread, j);
-          shared.logits[row_of * kWidth + column] = first + column < vocabulary ? own.sums[i][j] * scale : -infinity();
+          shared.logits[row_of * kWidth + column] =
+              first + column < vocabulary && keeps(word, column) ? own.sums[i][j] * scale : -infinity();
         }
       }
       return true;
@@ -52,22 +55,27 @@ struct LogitTiles {
   }
 };
 
+// Of logits that are -infinity where they count for nothing.
+TANDEM_HD PanelSum sum_of_panel(const float* logits, int first) {
+  PanelSum result{-infinity(), 0, first};
+  for (int column = 0; column < kPanel; ++column) {
+    if (logits[column] > result.maximum) {
+      result.maximum = logits[column];
+      result.best = first + column;
+    }
+  }
+  float terms[kPanel];
+  for (int column = 0; column < kPanel; ++column) terms[column] = exponential(logits[column] - result.maximum);
+  result.sum = sum_of_block(terms);
+  return result;
+}
+
 template <typename Arguments>
 struct PanelOfRow {
   Arguments h;
   PanelSum* sums;  // [rows][panels]
   TANDEM_HD void operator()(int64_t row, int panel, const float* logits) const {
-    const int first = panel * kPanel, columns = smaller(kPanel, h.vocabulary - first);
-    PanelSum result{-infinity(), 0, first};
-    for (int column = 0; column < columns; ++column) {
-      if (logits[column] > result.maximum) {
-        result.maximum = logits[column];
-        result.best = first + column;
-      }
-    }
-    float terms[kPanel];
-    for (int column = 0; column < kPanel; ++column) terms[column] = exponential(logits[column] - result.maximum);
-    result.sum = sum_of_block(terms);
+    const PanelSum result = sum_of_panel(logits, panel * kPanel);
     const int64_t at = row * panels_of(h.vocabulary) + panel;
     sums[at] = result;
     if (h.panel_sums) {
@@ -116,6 +124,12 @@ struct PickedLogprob {
   TANDEM_HD void operator()(int64_t i) const {
     const TandemCudaPick pick = h.picks[i];
     const bool there = pick.row >= 0 && pick.row < h.rows && pick.token >= 0 && pick.token < h.vocabulary;
+    const bool kept =
+        there && keeps(kept_of(h.kept, pick.row, h.rows, pick.token / kPanel, h.vocabulary), pick.token % kPanel);
+    if (there && !kept) {
+      h.logprobs[i] = -infinity();
+      return;
+    }
     h.logprobs[i] = there ? dot(h.hidden + static_cast<int64_t>(pick.row) * h.width,
                                 h.head + static_cast<int64_t>(pick.token) * h.width, h.width) *
                                     scale_of(h.logit_scales, pick.row, h.rows) -
@@ -136,8 +150,8 @@ int operate(Execution& execution, const Arguments& h) {
   PanelSum* sums = static_cast<PanelSum*>(h.workspace);
   using T = std::remove_const_t<std::remove_reference_t<decltype(*h.hidden)>>;
   const LogitTiles<PanelOfRow<Arguments>, T> tiles{
-      {h, sums},     h.hidden, h.head, h.rows, h.width, h.vocabulary, 0, static_cast<int>(panels_of(h.vocabulary)),
-      h.logit_scales};
+      {h, sums},      h.hidden, h.head, h.rows, h.width, h.vocabulary, 0, static_cast<int>(panels_of(h.vocabulary)),
+      h.logit_scales, h.kept};
   PanelSum* const slabs = sums + h.rows * panels_of(h.vocabulary);
   bool tensor = false;
   if constexpr (std::is_same_v<Arguments, TandemCudaLmHead>) tensor = execution.tensor();

@@ -123,8 +123,8 @@ int lm_head_backward_slab(Execution& execution, const TandemCudaLmHeadBackward& 
   const int panels = smaller(kGradientPanels, static_cast<int>(panels_of(h.vocabulary)) - first_panel);
   const int64_t first = static_cast<int64_t>(first_panel) * kPanel;
   const int columns = smaller(panels * kPanel, h.vocabulary - static_cast<int>(first));
-  const LogitTiles<LogitGradients, uint16_t> tiles{row,          h.hidden,    h.head, h.rows,        h.width,
-                                                   h.vocabulary, first_panel, panels, h.logit_scales};
+  const LogitTiles<LogitGradients, uint16_t> tiles{row,          h.hidden,    h.head, h.rows,         h.width,
+                                                   h.vocabulary, first_panel, panels, h.logit_scales, h.kept};
   TandemCudaGemm to_hidden{}, to_head{};
   to_hidden.a = row.grads;
   to_hidden.a_row_stride = kGradientColumns;

@@ -180,7 +180,8 @@ struct SampledRows {
 
   TANDEM_HD void finish(const Row& r, const Shared& shared) const {
     int64_t token = shared.best;
-    float scaled = 0;  // what the token's logprob is in the distribution that was drawn from
+    int64_t kept = -1;  // of r.tokens; below 0: all of the vocabulary
+    float scaled = 0;   // what the token's logprob is in the distribution that was drawn from
     if (r.by_panels && r.temperature == 0) {
       token = shared.best * kPanel;
       while (token < r.vocabulary - 1 && r.logits[token] != shared.peak) ++token;
@@ -188,11 +189,19 @@ struct SampledRows {
       token = by_panels(r, shared.peak);
       scaled = r.logits[token] - s.log_sum[r.row];
     } else if (token >= 0 && r.temperature != 0) {
-      token = among_some(r, shared, scaled);
+      token = among_some(r, shared, scaled, kept);
     }
+    if (s.kept) record(r, kept);
     s.tokens[r.row] = static_cast<int32_t>(token);
     s.logprobs[r.row] = token < 0 ? 0 : r.logits[token] - s.log_sum[r.row];
     s.sampling_logprobs[r.row] = scaled;
+  }
+
+  TANDEM_HD void record(const Row& r, int64_t kept) const {
+    const int64_t words = pieces(r.vocabulary, 64);
+    uint64_t* const bits = s.kept + r.row * words;
+    for (int64_t word = 0; word < words; ++word) bits[word] = kept < 0 ? ~uint64_t{0} : 0;
+    for (int64_t i = 0; i < kept; ++i) bits[r.tokens[i] / 64] |= uint64_t{1} << (r.tokens[i] % 64);
   }
 
   TANDEM_HD int64_t by_panels(const Row& r, float peak) const {
@@ -221,10 +230,10 @@ struct SampledRows {
   }
 
   // Of the tokens that may be drawn, at the row's temperature and cut as it says.
-  TANDEM_HD int64_t among_some(const Row& r, const Shared& shared, float& scaled) const {
+  TANDEM_HD int64_t among_some(const Row& r, const Shared& shared, float& scaled, int64_t& kept) const {
     int64_t count = shared.count;
     if (r.is_cut()) {
-      count = cut(r, shared.peak, count);
+      count = kept = cut(r, shared.peak, count);
       for (int64_t i = 0; i < count; ++i) r.weights[i] = r.weight_of(r.tokens[i], shared.peak);
     }
     double total = 0;
@@ -263,6 +272,32 @@ struct SampledRows {
   }
 };
 
+// The logprob among the kept tokens of a row whose logits are stored: the sums of lm_head, of these alone.
+struct KeptPanel {
+  TandemCudaSample s;
+  PanelSum* sums;  // [rows][panels]
+  TANDEM_HD void operator()(int64_t i) const {
+    const int first = static_cast<int>(i % panels_of(s.vocabulary)) * kPanel;
+    float logits[kPanel];
+    for (int column = 0; column < kPanel; ++column)
+      logits[column] =
+          first + column < s.vocabulary && keeps(s.kept[i], column) ? s.logits[i * kPanel + column] : -infinity();
+    sums[i] = sum_of_panel(logits, first);
+  }
+};
+struct KeptLogprob {
+  TandemCudaSample s;
+  const PanelSum* slabs;  // [rows][slabs]
+  TANDEM_HD void operator()(int64_t row) const {
+    const int64_t count = slabs_of(s.vocabulary);
+    PanelSum total = slabs[row * count];
+    for (int64_t slab = 1; slab < count; ++slab) join(total, slabs[row * count + slab]);
+    const int32_t token = s.tokens[row];
+    if (token < 0) return;
+    s.logprobs[row] = s.logits[row * panels_of(s.vocabulary) * kPanel + token] - log_of_sum(total.maximum, total.sum);
+  }
+};
+
 inline size_t sample_workspace(int rows, int vocabulary) {
   if (rows <= 0 || vocabulary <= 0) return 0;
   return static_cast<size_t>(rows) * pieces(vocabulary, 64) * 64 * (sizeof(double) + sizeof(int32_t));
@@ -276,7 +311,21 @@ int operate(Execution& execution, const TandemCudaSample& s) {
   }
   if (s.rows < 0 || s.vocabulary <= 0) return kTandemCudaSize;
   if (s.workspace_bytes < sample_workspace(s.rows, s.vocabulary)) return kTandemCudaWorkspace;
-  return start(execution, SampledRows{s}, s.rows);
+  if (!s.kept) return start(execution, SampledRows{s}, s.rows);
+  // The memory of candidates, which are not needed then: they take more than sums.
+  PanelSum* const sums = static_cast<PanelSum*>(s.workspace);
+  PanelSum* const slabs = sums + s.rows * panels_of(s.vocabulary);
+  return in_order(
+      [&] { return start(execution, SampledRows{s}, s.rows); },
+      [&] {
+        return each_element(execution, s.rows * panels_of(s.vocabulary), KeptPanel{s, sums});
+      },
+      [&] {
+        return each_element(execution, s.rows * slabs_of(s.vocabulary), JoinedSlab{sums, slabs, s.vocabulary});
+      },
+      [&] {
+        return each_element(execution, s.rows, KeptLogprob{s, slabs});
+      });
 }
 
 }  // namespace tandem::kernels::cuda

@@ -30,7 +30,7 @@ extern "C" {
 #pragma GCC visibility push(default) /* all that the library shows */
 
 /* Raised with every change of this interface; a library of another version is refused by its loader. */
-#define TANDEM_CUDA_VERSION 8
+#define TANDEM_CUDA_VERSION 9
 
 enum TandemCudaError {
   kTandemCudaOk = 0,

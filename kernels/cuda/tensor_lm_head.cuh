@@ -33,6 +33,12 @@ TANDEM_HD float scale_of(const float* scales, int64_t row, int rows) {
   return scales && row < rows ? scales[row] : 1.0f;
 }
 
+// The tokens of a panel that a row keeps, a bit each.
+TANDEM_HD uint64_t kept_of(const uint64_t* kept, int64_t row, int rows, int64_t panel, int vocabulary) {
+  return kept && row < rows ? kept[row * panels_of(vocabulary) + panel] : ~uint64_t{0};
+}
+TANDEM_HD bool keeps(uint64_t word, int column) { return (word >> column & 1) != 0; }
+
 // Rows by one panel: logits in registers, where `Row` finds those of a row, half of the eight lanes' rows at a time.
 template <typename Row, int Rows, int Down>
 struct TensorLogits {
@@ -46,6 +52,7 @@ struct TensorLogits {
   int rows, width, vocabulary;
   int first_panel, panels;  // which of the vocabulary
   const float* scales;      // of each row, or null
+  const uint64_t* kept;     // of each row, or null
 
   TANDEM_HD int64_t blocks() const { return pieces(rows, Rows) * panels; }
   TANDEM_HD bool run(int64_t block, int phase, int warp, Shared& shared, Private& own) const {
@@ -67,10 +74,11 @@ struct TensorLogits {
         each_lane([&](int lane) {
           of_row.at(lane, 0) = first_row + Tile::row_of(warp, lane, down, half);
           const float scale = scale_of(scales, of_row.at(lane, 0), rows);
+          const uint64_t word = kept_of(kept, of_row.at(lane, 0), rows, panel, vocabulary);
           TANDEM_UNROLL
           for (int i = 0; i < 16; ++i) {
-            const int column = panel * kPanel + Tile::column_of(warp, lane, i / 2, i % 2);
-            logits.at(lane, i) = column < vocabulary
+            const int within = Tile::column_of(warp, lane, i / 2, i % 2), column = panel * kPanel + within;
+            logits.at(lane, i) = column < vocabulary && keeps(word, within)
                                      ? own.sums.at(lane, Tile::sum_at(down, i / 2) + half * 2 + i % 2) * scale
                                      : -infinity();
           }
@@ -166,9 +174,15 @@ struct TensorPickedLogprobs {
       const int64_t i = block * kPicks + lane / 4;
       if (i >= h.pick_count || lane / 8 != lane % 4) return;  // column 2t or 2t + 1 of row g
       const float logit = lane / 4 % 2 == 0 ? sums.at(lane, 0) : sums.at(lane, 1);
-      h.logprobs[i] = inside(h.picks[i])
-                          ? logit * scale_of(h.logit_scales, h.picks[i].row, h.rows) - h.log_sum[h.picks[i].row]
-                          : not_a_number();
+      const TandemCudaPick& pick = h.picks[i];
+      if (!inside(pick)) {
+        h.logprobs[i] = not_a_number();
+        return;
+      }
+      const uint64_t word = kept_of(h.kept, pick.row, h.rows, pick.token / kPanel, h.vocabulary);
+      h.logprobs[i] = keeps(word, pick.token % kPanel)
+                          ? logit * scale_of(h.logit_scales, pick.row, h.rows) - h.log_sum[pick.row]
+                          : -infinity();
     });
     return false;
   }
@@ -187,12 +201,12 @@ int run_tensor_logits(Execution& execution, const Row& row, const Arguments& h, 
   const auto run = [&](const auto& kernel) { return start(execution, kernel, kernel.blocks()); };
   if (h.rows <= 16)
     return run(TensorLogits<Row, 16, 1>{row, h.hidden, h.head, h.rows, h.width, h.vocabulary, first_panel, panels,
-                                        h.logit_scales});
+                                        h.logit_scales, h.kept});
   if (h.rows <= 64)
     return run(TensorLogits<Row, 64, 4>{row, h.hidden, h.head, h.rows, h.width, h.vocabulary, first_panel, panels,
-                                        h.logit_scales});
+                                        h.logit_scales, h.kept});
   return run(TensorLogits<Row, 128, 4>{row, h.hidden, h.head, h.rows, h.width, h.vocabulary, first_panel, panels,
-                                       h.logit_scales});
+                                       h.logit_scales, h.kept});
 }
 
 }  // namespace tandem::kernels::cuda

@@ -146,6 +146,7 @@ class DeviceExecutor final : public Executor {
     kernels::DeviceBuffer<int32_t> tokens;   // that it drew, for plans after it
     kernels::StagingBuffer<int32_t> drawn;   // tokens, logprobs and sampling logprobs: `size.draws` of each
     kernels::StagingBuffer<int32_t> routes;  // [layers with experts][rows][top_k]
+    kernels::StagingBuffer<uint64_t> kept;   // [draws][words], where a draw asks for it
     Returned<float> picks;
     Returned<int32_t> likeliest;  // of `scored`
     PlanSize size;
@@ -176,8 +177,9 @@ class DeviceExecutor final : public Executor {
     }
     TRY(room_for_draws(work));
     // The host finds masks, and draws with a bias, while the device computes the rest.
-    const bool drawn =
-        !plan.draws.empty() && std::ranges::all_of(plan.draws, [](const Draw& d) { return !d.mask && d.bias.empty(); });
+    const bool drawn = !plan.draws.empty() && std::ranges::all_of(plan.draws, [](const Draw& d) {
+      return !d.mask && d.bias.empty() && !d.keeps;
+    });
     const auto put = [&]() -> Result<Tensor> {
       const Tensor states = TRY(ops_->run(*computing_, *pages_,
                                           {.rows = work.size.rows,
@@ -252,7 +254,31 @@ class DeviceExecutor final : public Executor {
     const auto count = static_cast<size_t>(work.size.draws);
     if (count == 0) return {};
     TRY(stream_.copy(work.tokens.data(), drawn_tokens(), count));
+    if (asks_for_kept(work.plan)) {
+      const size_t words = count * kept_words();
+      if (work.kept.size() < words) {
+        TRY(stream_.wait());
+        work.kept = TRY(stream_.stage<uint64_t>(2 * words, "answers"));
+      }
+      TRY(stream_.download(work.kept.span().first(words), kept_.data()));
+    }
     return stream_.download(work.drawn.span().first(3 * count), drawn_.data());
+  }
+
+  static bool asks_for_kept(const Plan& plan) { return std::ranges::any_of(plan.draws, &Draw::keeps); }
+  size_t kept_words() const { return (static_cast<size_t>(config_.vocabulary) + 63) / 64; }
+  std::vector<std::vector<int32_t>> kept_of(const Work& work) const {
+    std::vector<std::vector<int32_t>> kept(work.plan.draws.size());
+    for (size_t i = 0; i < kept.size(); ++i) {
+      const Draw& d = work.plan.draws[i];
+      if (!d.keeps || !d.sampling.cuts()) continue;
+      for (size_t w = 0; w < kept_words(); ++w) {
+        for (uint64_t word = work.kept.span()[i * kept_words() + w]; word != 0; word &= word - 1)
+          kept[i].push_back(static_cast<int32_t>(w * 64) + std::countr_zero(word));
+      }
+      if (kept[i].size() == static_cast<size_t>(config_.vocabulary)) kept[i].clear();
+    }
+    return kept;
   }
 
   // The memory that they lie in is that of the next plan, too, which comes behind the copy.
@@ -299,6 +325,8 @@ class DeviceExecutor final : public Executor {
     const auto count = static_cast<size_t>(work.size.draws);
     if (count == 0) return {};
     OnDevice<uint64_t>* const masks = TRY(send_masks(work));
+    const bool keeps = asks_for_kept(work.plan);
+    if (keeps && kept_.size() < count * kept_words()) TRY(grown(stream_, kept_, 2 * count * kept_words(), "answers"));
     for (size_t first = 0; first < count; first += kLogitRows) {
       const int rows = static_cast<int>(std::min<size_t>(kLogitRows, count - first));
       TRY(logits_of(states, beyond(argument<int32_t>(at.draw_rows), first), rows,
@@ -322,7 +350,8 @@ class DeviceExecutor final : public Executor {
                                        .rows = rows,
                                        .vocabulary = config_.vocabulary,
                                        .workspace = scratch.memory,
-                                       .workspace_bytes = scratch.bytes}));
+                                       .workspace_bytes = scratch.bytes,
+                                       .kept = keeps ? address(beyond(kept_.data(), first * kept_words())) : nullptr}));
       TRY(draw_biased(work, first, rows));
     }
     return {};
@@ -408,6 +437,7 @@ class DeviceExecutor final : public Executor {
       answer.draws.push_back(
           {drawn[i], std::bit_cast<float>(drawn[count + i]), std::bit_cast<float>(drawn[2 * count + i])});
     if (work.plan.routes) answer.routes = routes_of(work);
+    if (asks_for_kept(work.plan)) answer.kept = kept_of(work);
     if (!work.scored.empty()) {
       for (size_t i = 0; i < work.plan.picks.size(); ++i) answer.picks.push_back(work.picks.values()[i]);
       for (const int row : work.plan.likeliest)
@@ -431,6 +461,7 @@ class DeviceExecutor final : public Executor {
   Clock::time_point last_done_;
   // All plans share what follows: the stream does one after the other.
   kernels::DeviceBuffer<std::byte> arguments_, masks_;
+  kernels::DeviceBuffer<uint64_t> kept_;
   kernels::DeviceBuffer<int32_t> drawn_;  // tokens, then logprobs, then sampling logprobs
   int logit_rows_ = 0;
   kernels::DeviceBuffer<float> logits_, panel_sums_, log_sums_;

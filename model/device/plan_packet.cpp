@@ -5,6 +5,7 @@
 #include <map>
 
 #include "kernels/attention.h"
+#include "kernels/sampling.h"
 
 namespace tandem::model {
 
@@ -28,7 +29,9 @@ void add_draws(const Plan& plan, const PlanSize& size, PlanPlaces& at, Packet& p
   const auto add = [&](const Draw& d, int32_t mask) {
     rows.push_back(d.row);
     temperatures.push_back(d.sampling.temperature);
-    top_k.push_back(d.sampling.top_k);
+    // As kernels::sample_kept has it.
+    const int most = d.sampling.top_k > 0 ? std::min(d.sampling.top_k, kernels::kMostKept) : kernels::kMostKept;
+    top_k.push_back(d.keeps && d.sampling.cuts() ? most : d.sampling.top_k);
     top_p.push_back(d.sampling.top_p);
     min_p.push_back(d.sampling.min_p);
     seeds.push_back(d.seed);

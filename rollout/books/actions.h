@@ -10,6 +10,7 @@
 
 #include "rollout/books/branching.h"
 #include "rollout/books/events.h"
+#include "rollout/books/truncation.h"
 
 namespace tandem::rollout {
 
@@ -22,6 +23,7 @@ struct LeaseTerms {
   uint64_t min_version = 0, max_version = 0;
   uint32_t claims = 0;                   // granted for this attempt: each makes offers of before void
   std::optional<TrunkTerms> trunk = {};  // that it begins as
+  Truncation truncation = {};
 };
 struct Grant {
   std::string worker;

@@ -14,6 +14,9 @@ void write_lease(const LeaseTerms& terms, wire::Lease::Builder out) {
   out.setMinVersion(terms.min_version);
   out.setMaxVersion(terms.max_version);
   out.setClaims(terms.claims);
+  out.setTopK(static_cast<uint32_t>(terms.truncation.top_k));
+  out.setTopP(terms.truncation.top_p);
+  out.setMinP(terms.truncation.min_p);
   if (!terms.trunk) return;
   out.setTrunkFamily(terms.trunk->family);
   out.setTrunkSeed(terms.trunk->seed);
@@ -32,6 +35,7 @@ LeaseTerms read_lease(wire::Lease::Reader in) {
   terms.min_version = in.getMinVersion();
   terms.max_version = in.getMaxVersion();
   terms.claims = in.getClaims();
+  terms.truncation = {.top_k = static_cast<int>(in.getTopK()), .top_p = in.getTopP(), .min_p = in.getMinP()};
   if (in.getTrunkTurn() > 0)
     terms.trunk = {.family = in.getTrunkFamily(), .seed = in.getTrunkSeed(), .turn = in.getTrunkTurn()};
   return terms;

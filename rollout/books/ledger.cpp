@@ -283,7 +283,8 @@ LeaseTerms Ledger::lease(EpisodeRecord& episode, const std::string& worker) {
           .temperature = episode.temperature,
           .min_version = episode.min_version,
           .max_version = episode.max_version,
-          .trunk = trunk_of(episode)};
+          .trunk = trunk_of(episode),
+          .truncation = episode.phase == Phase::kTrain ? plan_.truncation : Truncation()};
 }
 
 std::optional<TrunkTerms> Ledger::trunk_of(const EpisodeRecord& episode) const {

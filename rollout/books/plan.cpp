@@ -74,6 +74,7 @@ Status check(const RunPlan& plan) {
   TRY(within("heldout_every", plan.heldout_every, 0, kMostSteps));
   TRY(within("max_attempts", plan.max_attempts, 1, 1'000'000));
   TRY(within("pass_k", plan.pass_k, 1, 4096));
+  TRY(check(plan.truncation));
   TRY(within("steal_from", plan.steal_from, 0, 1'000'000));
   TRY(within("dynamic_sampling", plan.dynamic_sampling, 0, 1000));
   TRY(within("branch.ways", plan.branch.ways, 1, kMostBranches));
@@ -111,6 +112,8 @@ Json to_json(const RunPlan& plan) {
                {"std_epsilon", plan.std_epsilon},
                {"steal_from", plan.steal_from}};
   if (plan.compare) json["compare"] = true;
+  if (const Truncation& cut = plan.truncation; cut != Truncation())
+    json["truncation"] = {{"top_k", cut.top_k}, {"top_p", cut.top_p}, {"min_p", cut.min_p}};
   if (plan.advantage == AdvantageKind::kPassAtK) json["pass_k"] = plan.pass_k;
   for (const auto& [kind, rule] : plan.advantages) {
     json["advantages"][kind] = {
@@ -145,6 +148,7 @@ Result<RunPlan> plan_from_json(const Json& json) {
                  .kinds = json.at("kinds").get<std::vector<std::string>>(),
                  .counts = {},
                  .temperature = json.at("temperature").get<float>(),
+                 .truncation = {},
                  .heldout_tasks = json.at("heldout_tasks").get<int>(),
                  .heldout_samples = json.at("heldout_samples").get<int>(),
                  .heldout_split = json.at("heldout_split").get<std::string>(),
@@ -167,6 +171,12 @@ Result<RunPlan> plan_from_json(const Json& json) {
                                  .std_epsilon = rule.at("std_epsilon").get<double>(),
                                  .pass_k = rule.at("pass_k").get<int>()};
       }
+    }
+    if (json.contains("truncation")) {
+      const Json& cut = json.at("truncation");
+      plan.truncation = {.top_k = cut.at("top_k").get<int>(),
+                         .top_p = cut.at("top_p").get<float>(),
+                         .min_p = cut.at("min_p").get<float>()};
     }
     if (json.contains("branch")) {
       const Json& branch = json.at("branch");

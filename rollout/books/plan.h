@@ -12,6 +12,7 @@
 #include "base/advantage.h"
 #include "base/json.h"
 #include "rollout/books/task_order.h"
+#include "rollout/books/truncation.h"
 
 namespace tandem::rollout {
 
@@ -68,6 +69,7 @@ struct RunPlan {
   std::vector<std::string> kinds;
   CountsByKind counts;  // of the tasks of a set that has an end; empty: tasks are made from seeds, without end
   float temperature = 1;
+  Truncation truncation = {};  // of what training episodes are drawn from
   int heldout_tasks = 0;
   int heldout_samples = 4;                // each at temperature 1, and one greedy
   std::string heldout_split = "heldout";  // which wordings, names and formats they are drawn from

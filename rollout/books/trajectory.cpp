@@ -16,14 +16,16 @@ void Trajectory::append(std::span<const int32_t> observed) {
   logprobs.resize(tokens.size(), 0);
   versions.resize(tokens.size(), 0);
   routes.resize(tokens.size());
+  kept.resize(tokens.size());
 }
 
-void Trajectory::append_sampled(int32_t token, float logprob, uint64_t version) {
+void Trajectory::append_sampled(int32_t token, float logprob, uint64_t version, std::span<const int32_t> drawn_from) {
   tokens.push_back(token);
   sampled.push_back(1);
   logprobs.push_back(logprob);
   versions.push_back(version);
   routes.resize(tokens.size());
+  kept.append(drawn_from);
 }
 
 namespace {
@@ -53,15 +55,17 @@ void take(std::string_view& bytes, size_t count, std::vector<T>& values) {
 
 // Of a record: 2 is the same as 1, which did not say so; 3 is one of several segments, which programs of before would
 // take for one; 4 has routes, behind the other lists; 5 has a trunk, whose tokens programs of before would count more
-// than once.
-constexpr int kTrajectoryFormat = 2, kSegmentsFormat = 3, kRoutesFormat = 4, kTrunkFormat = 5;
+// than once; 6 has kept tokens, behind all lists, of whose distribution programs of before would know nothing.
+constexpr int kTrajectoryFormat = 2, kSegmentsFormat = 3, kRoutesFormat = 4, kTrunkFormat = 5, kKeptFormat = 6;
 
 bool are_segments(std::span<const uint32_t> later, size_t count) {
   return later.size() < kMostSegments && are_parts(later, count);
 }
 
 Digest digest_of_lists(const Trajectory& t) {
-  return tandem::digest_of(all_bytes(t) + std::string(bytes_of(t.later_segments)));
+  std::string bytes = all_bytes(t);
+  bytes.append(bytes_of(t.later_segments)).append(bytes_of(t.kept.counts)).append(bytes_of(t.kept.ids));
+  return tandem::digest_of(bytes);
 }
 
 Status check_shape(const RouteShape& shape) {
@@ -76,7 +80,8 @@ constexpr size_t kBytesPerToken = sizeof(int32_t) + sizeof(uint8_t) + sizeof(flo
 }  // namespace
 
 size_t bytes_of(const Trajectory& t) {
-  return t.tokens.size() * kBytesPerToken + t.routes.recorded.size() + t.routes.ids.size();
+  return t.tokens.size() * kBytesPerToken + t.routes.recorded.size() + t.routes.ids.size() +
+         t.kept.counts.size() * sizeof(uint32_t) + t.kept.ids.size() * sizeof(int32_t);
 }
 
 void write_trajectory(const Trajectory& t, wire::Trajectory::Builder out, wire::Outgoing& message) {
@@ -96,13 +101,19 @@ void write_trajectory(const Trajectory& t, wire::Trajectory::Builder out, wire::
   message.add_bulk_of(std::span<const uint8_t>(t.sampled));
   message.add_bulk_of(std::span<const float>(t.logprobs));
   message.add_bulk_of(std::span<const uint64_t>(t.versions));
-  if (t.routes.empty()) return;
-  auto shape = out.initRoutes();
-  shape.setLayers(t.routes.shape.layers);
-  shape.setTopK(t.routes.shape.top_k);
-  shape.setExperts(t.routes.shape.experts);
-  message.add_bulk_of(std::span<const uint8_t>(t.routes.recorded));
-  message.add_bulk_of(std::span<const uint8_t>(t.routes.ids));
+  if (!t.routes.empty()) {
+    auto shape = out.initRoutes();
+    shape.setLayers(t.routes.shape.layers);
+    shape.setTopK(t.routes.shape.top_k);
+    shape.setExperts(t.routes.shape.experts);
+    message.add_bulk_of(std::span<const uint8_t>(t.routes.recorded));
+    message.add_bulk_of(std::span<const uint8_t>(t.routes.ids));
+  }
+  if (t.kept.empty()) return;
+  const std::string kept = encode(t.kept);
+  out.setKeptVocabulary(t.kept.vocabulary);
+  out.setKeptBytes(static_cast<uint32_t>(kept.size()));
+  message.add_bulk_of(std::span<const char>(kept));
 }
 
 Result<Trajectory> read_trajectory(wire::Trajectory::Reader in, const wire::Incoming& message) {
@@ -116,6 +127,10 @@ Result<Trajectory> read_trajectory(wire::Trajectory::Reader in, const wire::Inco
     TRY(check_shape(t.routes.shape));
     t.routes.recorded = TRY(message.bulk_of<uint8_t>(4, in.getCount()));
     t.routes.ids = TRY(message.bulk_of<uint8_t>(5, in.getCount() * t.routes.shape.row_bytes()));
+  }
+  if (in.getKeptVocabulary() > 0) {
+    const auto kept = TRY(message.bulk_of<char>(t.routes.empty() ? 4 : 6, in.getKeptBytes()));
+    t.kept = TRY(decode_keep_sets({kept.data(), kept.size()}, in.getKeptVocabulary(), t.tokens));
   }
   const auto segments = in.getLaterSegments();
   for (unsigned i = 0; i < segments.size() && i < kMostSegments; ++i) t.later_segments.push_back(segments[i]);
@@ -158,7 +173,13 @@ Status TrajectoryStore::append(std::span<const Trajectory* const> trajectories) 
       head["format"] = kTrunkFormat;
       head["trunk"] = {{"family", t.trunk.family}, {"tokens", t.trunk.tokens}};
     }
-    offsets_[t.key] = TRY(log_->append(dump_json(head) + "\n" + all_bytes(t)));
+    std::string kept;
+    if (!t.kept.empty()) {
+      kept = encode(t.kept);
+      head["format"] = kKeptFormat;
+      head["kept"] = {{"vocabulary", t.kept.vocabulary}, {"bytes", kept.size()}};
+    }
+    offsets_[t.key] = TRY(log_->append(dump_json(head) + "\n" + all_bytes(t) + kept));
   }
   return log_->sync();
 }
@@ -187,7 +208,14 @@ Result<Trajectory> TrajectoryStore::read(const EpisodeKey& key) const {
     TRY(check_shape(shape).at(path_.string()));
   }
   const size_t bytes_per_token = kBytesPerToken + (shape.any() ? 1 + shape.row_bytes() : 0);
-  if (bytes.size() != count * bytes_per_token)
+  const Json kept = head.value("kept", Json());
+  const bool has_kept = kept.is_object();
+  const Json kept_bytes = has_kept ? kept.value("bytes", Json()) : Json(0u);
+  const Json kept_of = has_kept ? kept.value("vocabulary", Json()) : Json(0u);
+  if (!kept_bytes.is_number_unsigned() || !kept_of.is_number_unsigned() || kept_of.get<uint64_t>() > UINT32_MAX ||
+      kept_bytes.get<uint64_t>() > bytes.size())
+    return fail(Status::corrupt("the kept tokens of a trajectory do not fit its record").at(path_.string()));
+  if (bytes.size() - kept_bytes.get<size_t>() != count * bytes_per_token)
     return fail(Status::corrupt("a trajectory has the wrong size").at(path_.string()));
   Trajectory t{.key = key, .group = head.value("group", uint64_t{0}), .numerics_id = head.value("numerics_id", "")};
   take(bytes, count, t.tokens);
@@ -198,6 +226,11 @@ Result<Trajectory> TrajectoryStore::read(const EpisodeKey& key) const {
   if (shape.any()) {
     take(bytes, count, t.routes.recorded);
     take(bytes, count * shape.row_bytes(), t.routes.ids);
+  }
+  if (has_kept) {
+    auto sets = decode_keep_sets(bytes, kept_of.get<uint32_t>(), t.tokens);
+    if (!sets) return fail(std::move(sets).error().at(path_.string()));
+    t.kept = std::move(*sets);
   }
   t.later_segments = head.value("later_segments", std::vector<uint32_t>());
   if (!are_segments(t.later_segments, count))
@@ -219,7 +252,7 @@ Status TrajectoryStore::index() {
   const auto visit = [&](std::string_view record, uint64_t offset) -> Status {
     const Json head = TRY(parse_json(record.substr(0, record.find('\n'))));
     const int own = head.value("format", 1);
-    const bool has_more = own > kTrajectoryFormat && own <= kTrunkFormat;
+    const bool has_more = own > kTrajectoryFormat && own <= kKeptFormat;
     if (auto format = format_of(head, kTrajectoryFormat); !format && !has_more)
       return std::move(format).error().at(fmt::format("{}, byte {}", path_.string(), offset));
     offsets_[{head.value("episode", uint64_t{0}), head.value("attempt", uint32_t{0})}] = offset;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/expert_routes.h"
+#include "base/keep_sets.h"
 #include "base/record_log.h"
 #include "rollout/books/branching.h"
 #include "rollout/books/ledger.h"
@@ -35,10 +36,12 @@ struct Trajectory {
   // token after it or for the first time. As many rows as tokens; the last of a segment has none that is known.
   ExpertRoutes routes;
   SharedTrunk trunk;
+  // Where sampling cuts some off: the tokens that each was drawn from. Logprobs are those among these alone.
+  KeepSets kept;
   friend bool operator==(const Trajectory&, const Trajectory&) = default;
 
   void append(std::span<const int32_t> observed);
-  void append_sampled(int32_t token, float logprob, uint64_t version);
+  void append_sampled(int32_t token, float logprob, uint64_t version, std::span<const int32_t> drawn_from = {});
   // Appends routes of the last segment from token `first` on. Known routes stay.
   void append_routes(size_t first, std::span<const uint8_t> rows) { routes.record(last_segment() + first, rows); }
   void begin_segment() { later_segments.push_back(static_cast<uint32_t>(tokens.size())); }
@@ -52,8 +55,9 @@ size_t bytes_of(const Trajectory& trajectory);
 
 inline constexpr size_t kMostSegments = 256;  // of what is read
 
-// As a message (header fields and four bulk frames, or six with routes) and back; kCorrupt where lengths or the digest
-// do not fit, or routes name experts that do not exist.
+// As a message (header fields and four bulk frames, two more with routes, one with kept tokens) and back; kCorrupt
+// where lengths or the digest do not fit, routes name experts that do not exist, or a token is none of those that were
+// kept.
 void write_trajectory(const Trajectory& trajectory, wire::Trajectory::Builder out, wire::Outgoing& message);
 Result<Trajectory> read_trajectory(wire::Trajectory::Reader in, const wire::Incoming& message);
 

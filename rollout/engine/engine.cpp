@@ -94,6 +94,10 @@ Status Engine::check_turn(const TurnRequest& turn) const {
   if (!std::isfinite(turn.frequency_penalty) || !std::isfinite(turn.presence_penalty))
     return Status::invalid("a penalty is not a number");
   TRY(check_tokens(turn.prediction));
+  if (turn.record_kept &&
+      (turn.constraint || !turn.bias.empty() || turn.min_new_tokens > 0 || turn.frequency_penalty != 0 ||
+       turn.presence_penalty != 0 || turn.top_logprobs > 0 || turn.prompt_logprobs || turn.sampling.temperature != 1))
+    return Status::invalid("kept tokens are recorded at a sampling temperature of 1, of what sampling alone cuts off");
   if (!turn.constraint) return {};
   if (turn.stop_tokens.empty()) return Status::invalid("a constraint needs an end token, and the turn has none");
   for (const int32_t token : turn.stop_tokens) {

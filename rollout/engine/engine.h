@@ -103,6 +103,9 @@ struct TurnRequest {
   // The adapter of the sequence, with these and later weights; null: none. Fixed by the first turn, too. Keys and
   // values are shared among adapters of the same content.
   std::shared_ptr<const model::LiveAdapter> adapter;
+  // Tokens come with those that they were drawn from (SampledToken::kept), and `logprob` is that among these: what is
+  // cut off by `sampling` is then the policy's own. Goes without all that changes which tokens may be drawn.
+  bool record_kept = false;
 };
 
 // Stop token, max_new_tokens, max_tokens of the engine; a constraint that can be followed no further, where no token
@@ -135,6 +138,7 @@ struct SampledToken {
   // last one before it that computed the place.
   int routes_from = 0;
   std::vector<uint8_t> routes;
+  std::vector<int32_t> kept;  // where the turn records them: ascending; empty: all
 };
 
 struct EngineCounters {
@@ -191,6 +195,7 @@ class Engine {
   int free_slots() const;
   int adapters() const { return static_cast<int>(adapters_.size()); }  // that sequences have
   uint64_t version() const { return version_; }
+  int vocabulary() const { return vocabulary_; }
   const EngineCounters& counters() const { return counters_; }
   model::GraphCounters graphs() const { return executor_->graphs(); }
   const EngineSettings& settings() const { return settings_; }

@@ -95,6 +95,7 @@ model::Draw Engine::draw_of(const Sequence& s, int row, std::span<const int32_t>
       .row = row, .sampling = s.turn.sampling, .seed = s.turn.seed, .position = static_cast<uint64_t>(length)};
   draw.logit_scale = s.turn.logit_scale;
   draw.bias = s.turn.bias;
+  draw.keeps = s.turn.record_kept;
   std::map<int32_t, int> with_draft;
   if (has_penalties(s.turn) && !drafted.empty()) {
     with_draft = s.said;
@@ -143,8 +144,9 @@ Result<std::vector<SampledToken>> Engine::collect() {
     return fail(
         Status::internal(fmt::format("a pass of {} draws has {} answers", pass.draw_tops.size(), answer.draws.size())));
   const auto lacks = [&](size_t top) { return top != kNoTop && top >= answer.tops.size(); };
-  if (answer.picks.size() != pass.prompt.size() || std::ranges::any_of(pass.draw_tops, lacks) ||
-      std::ranges::any_of(pass.prompt, lacks, &Pass::PromptPick::top))
+  if (answer.picks.size() != pass.prompt.size() ||
+      (!answer.kept.empty() && answer.kept.size() != answer.draws.size()) ||
+      std::ranges::any_of(pass.draw_tops, lacks) || std::ranges::any_of(pass.prompt, lacks, &Pass::PromptPick::top))
     return fail(Status::internal("a pass has fewer logprobs than it asked for"));
   if (route_pages_) TRY(take_routes(pass, answer));
   counters_.forward_seconds += answer.forward_seconds;
@@ -183,6 +185,7 @@ void Engine::take_said(const Pass& pass, const Pass::Said& said, size_t first, m
   for (size_t i = 0;; ++i) {
     sampled.push_back(take(said.of.sequence, *s, answer.draws[first + i], pass.version));
     sampled.back().context_version = said.context_version;
+    if (!answer.kept.empty()) sampled.back().kept = std::move(answer.kept[first + i]);
     counters_.mixed_tokens += said.context_version != pass.version;
     if (const size_t top = pass.draw_tops[first + i]; top != kNoTop) sampled.back().top = std::move(answer.tops[top]);
     // Behind another token than the drafted one the rows that follow are of nobody.

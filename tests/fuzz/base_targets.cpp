@@ -1,5 +1,8 @@
-// Configuration files and logs of records.
+// Configuration files, logs of records and sets of kept tokens.
+#include <cstring>
+
 #include "base/config.h"
+#include "base/keep_sets.h"
 #include "base/record_log.h"
 #include "tests/fuzz/targets.h"
 
@@ -57,7 +60,36 @@ std::vector<std::string> record_log_seeds() {
   return {bytes};
 }
 
-constexpr Target kTargets[] = {{"config", config, config_seeds}, {"record_log", record_log, record_log_seeds}};
+// The first byte says how many tokens there are, and four of each follow.
+void keep_sets(std::string_view bytes) {
+  if (bytes.empty()) return;
+  std::vector<int32_t> tokens(static_cast<uint8_t>(bytes[0]) % 8);
+  bytes.remove_prefix(1);
+  for (int32_t& token : tokens) {
+    if (bytes.size() < sizeof(token)) return;
+    std::memcpy(&token, bytes.data(), sizeof(token));
+    bytes.remove_prefix(sizeof(token));
+  }
+  const auto read = decode_keep_sets(bytes, 1000, tokens);
+  if (!read) return;
+  if (!read->fits(tokens)) __builtin_trap();
+  const auto again = decode_keep_sets(encode(*read), 1000, tokens);
+  if (!again || *again != *read) __builtin_trap();
+}
+
+std::vector<std::string> keep_sets_seeds() {
+  KeepSets sets{.vocabulary = 1000, .counts = {}, .ids = {}};
+  sets.append(std::vector<int32_t>{2, 300, 999});
+  sets.append({});
+  const int32_t tokens[] = {300, 4};
+  std::string bytes(1, '\2');
+  bytes.append(reinterpret_cast<const char*>(tokens), sizeof(tokens)).append(encode(sets));
+  return {bytes};
+}
+
+constexpr Target kTargets[] = {{"config", config, config_seeds},
+                               {"keep_sets", keep_sets, keep_sets_seeds},
+                               {"record_log", record_log, record_log_seeds}};
 
 }  // namespace
 

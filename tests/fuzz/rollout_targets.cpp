@@ -180,6 +180,17 @@ std::vector<std::string> messages_seeds() {
         trajectory.setNumericsId("x");
       },
       {std::string(8, '\1'), std::string(2, '\1'), std::string(8, '\0'), std::string(16, '\0')});
+  KeepSets kept{.vocabulary = 0x02000000, .counts = {}, .ids = {}};
+  kept.append({});
+  kept.append(std::vector<int32_t>{5, 0x01010101});
+  add(
+      [&](auto body) {
+        auto trajectory = body.initTrajectory();
+        trajectory.setCount(2);
+        trajectory.setKeptVocabulary(kept.vocabulary);
+        trajectory.setKeptBytes(static_cast<uint32_t>(encode(kept).size()));
+      },
+      {std::string(8, '\1'), std::string(2, '\1'), std::string(8, '\0'), std::string(16, '\0'), encode(kept)});
   add(
       [](auto body) {
         auto handover = body.initHandover();

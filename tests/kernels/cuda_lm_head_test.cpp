@@ -277,6 +277,86 @@ TEST(CudaHost, lm_head_and_its_gradient_give_the_bits_of_the_avx2_kernel) {
   EXPECT_EQ(machine.fetch(without_head.grad_hidden, grad_hidden.size()), grad_hidden);
 }
 
+// Of each row some tokens: two of different slabs, one alone, the picks of a row with others, all.
+std::vector<uint64_t> kept_words() {
+  std::vector<uint64_t> words(kRows * kPanels, 0);
+  const std::vector<std::vector<int>> kept = {{5, 6, 4499}, {4200}, {0, 70, 71, 2000}, {}, {1, 64, 4499}, {4100, 4101}};
+  for (int row = 0; row < kRows; ++row) {
+    for (const int token : kept[row]) words[row * kPanels + token / 64] |= uint64_t{1} << (token % 64);
+    if (kept[row].empty()) std::fill_n(words.begin() + row * kPanels, kPanels, ~uint64_t{0});
+  }
+  return words;
+}
+
+TEST(CudaHost, an_lm_head_over_kept_tokens_and_its_gradient_are_those_of_avx2) {
+  Stream cpu = std::move(*Stream::cpu(1, Isa::kAvx2));
+  const auto states = hidden(), weight = head();
+  const auto kept = kept_words();
+  std::vector<bf16> packed(packed_size(kVocabulary, kWidth)), transposed(packed_size(kWidth, kVocabulary));
+  ASSERT_TRUE(pack(cpu, weight.data(), kVocabulary, kWidth, packed.data()));
+  ASSERT_TRUE(pack_transposed(cpu, weight.data(), kVocabulary, kWidth, transposed.data()));
+  std::vector<float> log_sum(kRows), logprobs(kPicks.size()), entropy(kRows);
+  ASSERT_TRUE(kernels::lm_head(cpu,
+                               {.hidden = states.data(),
+                                .head = packed.data(),
+                                .rows = kRows,
+                                .width = kWidth,
+                                .vocabulary = kVocabulary,
+                                .log_sum = log_sum.data(),
+                                .logit_scales = kScales.data(),
+                                .kept = kept.data()},
+                               picks(), logprobs));
+  HostMachine machine;
+  TandemCudaLmHead h = forward(machine);
+  h.logits = h.panel_sums = nullptr;
+  h.kept = machine.place(kept);
+  ASSERT_EQ(machine.run(h), 0);
+  const auto got = machine.fetch(h.log_sum, kRows), got_logprobs = machine.fetch(h.logprobs, kPicks.size());
+  for (int row = 0; row < kRows; ++row) EXPECT_LE(std::abs(got[row] - log_sum[row]), ulp(log_sum[row])) << row;
+  for (size_t i = 0; i < kPicks.size(); ++i) EXPECT_NEAR(got_logprobs[i], logprobs[i], 1e-5) << i;
+  auto grad_hidden = random_floats(kRows * kWidth, 3), grad_head = random_floats(kVocabulary * kWidth, 4);
+  ASSERT_TRUE(kernels::lm_head_backward(cpu,
+                                        {.hidden = states.data(),
+                                         .head = packed.data(),
+                                         .head_transposed = transposed.data(),
+                                         .log_sum = log_sum.data(),
+                                         .rows = kRows,
+                                         .width = kWidth,
+                                         .vocabulary = kVocabulary,
+                                         .grad_hidden = grad_hidden.data(),
+                                         .grad_head = grad_head.data(),
+                                         .logit_scales = kScales.data(),
+                                         .kept = kept.data()},
+                                        picks(), kGradients, entropy));
+  TandemCudaLmHeadBackward b = backward(machine, log_sum);
+  b.kept = machine.place(kept);
+  ASSERT_EQ(machine.run(b), 0);
+  EXPECT_EQ(machine.fetch(b.grad_hidden, grad_hidden.size()), grad_hidden);
+  EXPECT_EQ(machine.fetch(b.grad_head, grad_head.size()), grad_head);
+  EXPECT_EQ(machine.fetch(b.entropy, kRows), entropy);
+}
+
+Bytes kept_lm_head_case(Machine& machine) {
+  TandemCudaLmHead h = forward(machine);
+  h.logits = h.panel_sums = nullptr;
+  h.kept = machine.place(kept_words());
+  EXPECT_EQ(machine.run(h), 0);
+  TandemCudaLmHeadBackward b = backward(machine, std::vector<float>(kRows, 9.0f));
+  b.kept = h.kept;
+  EXPECT_EQ(machine.run(b), 0);
+  Bytes bytes;
+  append(bytes, machine.fetch(h.log_sum, kRows));
+  append(bytes, machine.fetch(h.argmax, kRows));
+  append(bytes, machine.fetch(h.logprobs, kPicks.size()));
+  append(bytes, machine.fetch(b.grad_hidden, kRows * kWidth));
+  append(bytes, machine.fetch(b.grad_head, kVocabulary * kWidth));
+  append(bytes, machine.fetch(b.entropy, kRows));
+  return bytes;
+}
+TANDEM_CUDA_CASE_TESTS(kept_lm_head)
+Bytes tensor_kept_lm_head_case(Machine& machine) { return kept_lm_head_case(machine); }
+TANDEM_CUDA_TENSOR_TESTS(tensor_kept_lm_head)
+
 TEST(CudaHost, a_row_of_lm_head_has_the_same_bits_alone_and_among_others) {
   HostMachine machine;
   const TandemCudaLmHead all = forward(machine);

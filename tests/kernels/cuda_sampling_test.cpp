@@ -51,7 +51,7 @@ Cuts cuts() {
 
 // The head of some rows, and what is drawn from it.
 struct Drawn {
-  explicit Drawn(Machine& machine, const Cuts* cuts = nullptr) {
+  explicit Drawn(Machine& machine, const Cuts* cuts = nullptr, bool keeps = false) {
     const TandemCudaLmHead h{.hidden = machine.place(random_bf16(kRows * kWidth, 1)),
                              .head = machine.place(random_bf16(kVocabulary * kWidth, 2)),
                              .logits = machine.room<float>(kRows * kPanels * 64),
@@ -80,8 +80,10 @@ struct Drawn {
                              .rows = kRows,
                              .vocabulary = kVocabulary,
                              .workspace = machine.room<double>(kRows * kPanels * 64 * 2),
-                             .workspace_bytes = kRows * kPanels * 64 * 12};
+                             .workspace_bytes = kRows * kPanels * 64 * 12,
+                             .kept = keeps ? machine.room<uint64_t>(kRows * kMaskWords) : nullptr};
     EXPECT_EQ(machine.run(s), 0);
+    if (keeps) kept = machine.fetch(s.kept, kRows * kMaskWords);
     logits = machine.fetch(h.logits, kRows * kPanels * 64);
     log_sum = machine.fetch(h.log_sum, kRows);
     panel_sums = machine.fetch(h.panel_sums, kRows * kPanels * 2);
@@ -91,7 +93,58 @@ struct Drawn {
   }
   std::vector<float> logits, log_sum, panel_sums, logprobs, sampling_logprobs;
   std::vector<int32_t> tokens;
+  std::vector<uint64_t> kept;
 };
+
+Cuts cuts_alone() {
+  Cuts alone = cuts();
+  std::ranges::fill(alone.mask_of, -1);
+  return alone;
+}
+Bytes sample_kept_case(Machine& machine) {
+  const Cuts all = cuts_alone();
+  const Drawn drawn(machine, &all, true);
+  Bytes bytes;
+  append(bytes, drawn.tokens);
+  append(bytes, drawn.logprobs);
+  append(bytes, drawn.sampling_logprobs);
+  append(bytes, drawn.kept);
+  return bytes;
+}
+TANDEM_CUDA_CASE_TESTS(sample_kept)
+
+// To an ulp of the log-sum, whose logarithm is another library's.
+TEST(CudaHost, keeps_the_tokens_that_the_cpu_keeps_and_has_the_logprob_among_them) {
+  HostMachine machine;
+  Stream cpu = std::move(*Stream::cpu(1, Isa::kAvx2));
+  const Cuts all = cuts_alone();
+  const Drawn drawn(machine, &all, true), plain(machine, &all);
+  EXPECT_EQ(drawn.tokens, plain.tokens);
+  int cut = 0;
+  for (int row = 0; row < kRows; ++row) {
+    const SamplingSettings settings{
+        .temperature = temperatures()[row], .top_k = all.top_k[row], .top_p = all.top_p[row], .min_p = all.min_p[row]};
+    std::vector<int32_t> kept;
+    for (int token = 0; token < kVocabulary; ++token) {
+      if ((drawn.kept[row * kMaskWords + token / 64] >> (token % 64) & 1) != 0) kept.push_back(token);
+    }
+    const std::span<const float> logits(&drawn.logits[row * kPanels * 64], kVocabulary);
+    if (settings.temperature == 0 || !settings.cuts()) {
+      EXPECT_EQ(kept.size(), static_cast<size_t>(kVocabulary)) << row;
+      EXPECT_EQ(drawn.logprobs[row], plain.logprobs[row]) << row;
+      continue;
+    }
+    std::vector<RunningSum> panels(kPanels);
+    std::vector<int32_t> expected;
+    (void)kernels::sample_kept(logits, panels, 0, settings, seeds()[row], positions()[row], expected);
+    if (expected.empty()) expected = kept;  // all stay
+    EXPECT_EQ(kept, expected) << row;
+    EXPECT_NEAR(drawn.logprobs[row], logits[drawn.tokens[row]] - *kernels::kept_log_sum(cpu, logits, kept), 1e-5)
+        << row;
+    cut += kept.size() < static_cast<size_t>(kVocabulary) ? 1 : 0;
+  }
+  EXPECT_GT(cut, kRows / 4);
+}
 
 Bytes sample_case(Machine& machine) {
   const Drawn drawn(machine);

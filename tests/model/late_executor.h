@@ -113,6 +113,7 @@ class LateExecutor final : public Executor {
       answer.sample_seconds = 0;
     }
     std::ranges::reverse(answer.draws);
+    std::ranges::reverse(answer.kept);
     std::ranges::reverse(answer.tops);
     std::ranges::reverse(answer.likeliest);
     if (plan.routes) {

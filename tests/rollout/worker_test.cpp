@@ -100,9 +100,10 @@ class WorkerTest : public testing::Test {
         .key = {.episode = 5, .attempt = 1}, .kind = "echo", .split = "train", .min_version = 3, .max_version = 3};
     episode.trajectory.key = episode.lease.key;
     episode.trajectory.routes.shape = kRoutes;
+    episode.trajectory.kept.vocabulary = 100;
     const std::vector<int32_t> prompt = {1, 40, 41};
     episode.trajectory.append(prompt);
-    episode.trajectory.append_sampled(42, -1.5f, 3);
+    episode.trajectory.append_sampled(42, -1.5f, 3, std::vector<int32_t>{40, 42, 99});
     episode.trajectory.append_routes(0, std::vector<uint8_t>{0, 1, 2, 3, 1, 0});
     episode.sandbox = 9;
     episode.turns = 1;
@@ -216,6 +217,9 @@ TEST_F(WorkerTest, a_sandbox_that_went_to_another_rollout_is_not_let_go_when_it_
   EXPECT_EQ(handover->trajectory.routes.shape, kRoutes);
   EXPECT_EQ(handover->trajectory.routes.recorded, (std::vector<uint8_t>{1, 1, 1, 0}));
   EXPECT_EQ(handover->trajectory.routes.ids, (std::vector<uint8_t>{0, 1, 2, 3, 1, 0, 0, 0}));
+  EXPECT_EQ(handover->trajectory.kept.vocabulary, 100u);
+  EXPECT_EQ(handover->trajectory.kept.counts, (std::vector<uint32_t>{0, 0, 0, 3}));
+  EXPECT_EQ(handover->trajectory.kept.ids, (std::vector<int32_t>{40, 42, 99}));
   wire::Outgoing gone;
   write_claim({.episode = 5, .attempt = 1}, 2, gone.body().initClaimed());
   ASSERT_TRUE(coordinator_.send("rollout-0", gone));

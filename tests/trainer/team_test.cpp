@@ -23,6 +23,7 @@ std::vector<Sample> told_samples() {
            .routes = {.shape = {.layers = 2, .top_k = 1, .experts = 300},
                       .recorded = {1, 0, 1},
                       .ids = {0x2b, 1, 7, 0, 0, 0, 0, 0, 3, 0, 4, 0}},
+           .kept = {.vocabulary = 10, .counts = {0, 2, 1}, .ids = {2, 9, 3}},
            .metrics = {{"turns", 2}, {"terms.tests", 0.1}}},
           {.tokens = {9}, .trained = {1}, .logprobs = {}, .versions = {}, .advantage = 2, .group = {}},
           {.tokens = {}, .trained = {}, .logprobs = {}, .versions = {}, .advantage = 0, .group = 0}};
@@ -42,6 +43,7 @@ void expect_told(const std::vector<Sample>& got) {
     EXPECT_EQ(got[i].part, expected[i].part);
     EXPECT_EQ(got[i].later_segments, expected[i].later_segments);
     EXPECT_EQ(got[i].routes, expected[i].routes);
+    EXPECT_EQ(got[i].kept, expected[i].kept);
     EXPECT_EQ(got[i].metrics, expected[i].metrics);
   }
 }

@@ -115,7 +115,8 @@ Status Tape::DevicePass::send_tree(const TokenTree& tree) {
 
 Result<std::vector<float>> Tape::DevicePass::forward(kernels::Stream&, const model::Weights& weights,
                                                      const TokenTree& tree, std::span<const TokenPick> picks,
-                                                     const TreeRoutes* routes, float logit_scale) {
+                                                     const TreeRoutes* routes, float logit_scale,
+                                                     std::span<const KeptTokens> kept) {
   begin(*TRY(on_device(weights)));
   tree_ = &tree;
   logit_scale_ = logit_scale;
@@ -127,7 +128,7 @@ Result<std::vector<float>> Tape::DevicePass::forward(kernels::Stream&, const mod
   TRY(send_routes(routes));
   hidden_ = TRY(hidden_states(*this, layout_));
   if (routes != nullptr) TRY(count_routes(*routes));
-  return head(picks);
+  return head(picks, kept);
 }
 
 Status Tape::DevicePass::send_routes(const TreeRoutes* routes) {
@@ -157,21 +158,20 @@ Result<Tape::DevicePass::Element*> Tape::DevicePass::head_states(std::span<const
   return out.data;
 }
 
-Result<std::vector<float>> Tape::DevicePass::head(std::span<const TokenPick> picks) {
-  head_rows_.clear();
+Result<std::vector<float>> Tape::DevicePass::head(std::span<const TokenPick> picks, std::span<const KeptTokens> kept) {
+  head_ = TRY(HeadRows::of(picks, kept, config_.vocabulary));
   head_picks_.clear();
-  for (const TokenPick& pick : picks) {
-    if (head_rows_.empty() || head_rows_.back() != pick.row) head_rows_.push_back(pick.row);
-    head_picks_.push_back({static_cast<int32_t>(head_rows_.size()) - 1, pick.token});
-  }
+  for (const TokenPick& pick : head_.picks) head_picks_.push_back({pick.row, pick.token});
   std::vector<float> logprobs(picks.size());
   if (picks.empty()) return logprobs;
-  const int rows = static_cast<int>(head_rows_.size());
-  Element* const states = TRY(head_states(head_rows_));
+  const int rows = static_cast<int>(head_.rows.size());
+  Element* const states = TRY(head_states(head_.rows));
   auto* const sent = TRY(head_picks_sent_.send(*stream_, head_picks_));
   head_scales_.assign(logit_scale_ == 1 ? 0 : rows, logit_scale_);
   kernels::OnDevice<float>* const scales =
       head_scales_.empty() ? nullptr : TRY(head_scales_sent_.send(*stream_, head_scales_));
+  kernels::OnDevice<uint64_t>* const kept_of_rows =
+      head_.kept.empty() ? nullptr : TRY(head_kept_sent_.send(*stream_, head_.kept));
   const auto scratch = TRY(stream_->workspace(stream_->functions().lm_head_workspace(rows, config_.vocabulary)));
   TRY(stream_->run(TandemCudaLmHead{.hidden = address(states),
                                     .head = address(weights_->values<bf16>(layout_.head)),
@@ -184,7 +184,8 @@ Result<std::vector<float>> Tape::DevicePass::head(std::span<const TokenPick> pic
                                     .width = config_.width,
                                     .vocabulary = config_.vocabulary,
                                     .workspace = scratch.memory,
-                                    .workspace_bytes = scratch.bytes}));
+                                    .workspace_bytes = scratch.bytes,
+                                    .kept = kept_of_rows ? address(kept_of_rows) : nullptr}));
   TRY(stream_->download(std::span(logprobs), head_logprobs_.data()));
   TRY(stream_->wait());
   return logprobs;

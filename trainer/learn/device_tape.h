@@ -40,8 +40,8 @@ class Tape::DevicePass final : private DeviceTapeStream, public model::DeviceLay
                                                     int max_positions);
 
   Result<std::vector<float>> forward(kernels::Stream& stream, const model::Weights& weights, const TokenTree& tree,
-                                     std::span<const TokenPick> picks, const TreeRoutes* routes,
-                                     float logit_scale) override;
+                                     std::span<const TokenPick> picks, const TreeRoutes* routes, float logit_scale,
+                                     std::span<const KeptTokens> kept) override;
   GivenRoutes given_routes() const override { return counts_; }
   Status backward(std::span<const float> grad_logprobs, const model::Slice& gradients, std::vector<float>* entropies,
                   std::span<const uint8_t> learned) override;
@@ -96,7 +96,7 @@ class Tape::DevicePass final : private DeviceTapeStream, public model::DeviceLay
   Status send_runs();
   Status send_routes(const TreeRoutes* routes);
   Status count_routes(const TreeRoutes& routes);
-  Result<std::vector<float>> head(std::span<const TokenPick> picks);
+  Result<std::vector<float>> head(std::span<const TokenPick> picks, std::span<const KeptTokens> kept);
   Result<Element*> head_states(std::span<const int> rows);
 
   bool learns(int parameter) const { return learned_.empty() || learned_[parameter] != 0; }
@@ -122,6 +122,9 @@ class Tape::DevicePass final : private DeviceTapeStream, public model::DeviceLay
 
   Status backward(const Record& record);
   Status head_backward(std::span<const float> grad_logprobs, std::vector<float>* entropies);
+  // How many rows of the tree have gradients of states, which lie in front then: those of a row that comes several
+  // times are added up.
+  Result<int> add_up_states();
   Status norm_backward(const Record& record, Element* grad_out, Element* grad_x, bool accumulate);
   Status linear_backward(const Record& record, Element* grad_out);
   Status add_weight_gradient(int weight, Element* x, int inputs, Element* grad_out, int stride);
@@ -158,13 +161,14 @@ class Tape::DevicePass final : private DeviceTapeStream, public model::DeviceLay
   Sent<int32_t> row_run_, paths_;
   TreePaths tree_paths_;
 
-  std::vector<int> head_rows_;
+  HeadRows head_;
   std::vector<TandemCudaPick> head_picks_;
   Sent<int32_t> head_rows_sent_;
   Sent<TandemCudaPick> head_picks_sent_;
   float logit_scale_ = 1;           // of the pass at hand
   std::vector<float> head_scales_;  // of the picked rows; empty: 1
   Sent<float> head_scales_sent_;
+  Sent<uint64_t> head_kept_sent_;
   Sent<float> grad_logprobs_;
   kernels::DeviceBuffer<float> head_log_sum_, head_logprobs_, head_entropy_, grad_states_;
   kernels::DeviceBuffer<int32_t> head_argmax_;

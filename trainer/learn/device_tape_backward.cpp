@@ -1,4 +1,5 @@
 // The tape of a device read from the end: as tape_backward.cpp, whose buffers have the same names.
+#include <algorithm>
 #include <map>
 #include <string>
 #include <tuple>
@@ -126,14 +127,36 @@ Status Tape::DevicePass::clear(Element* values, int rows, int columns) {
                                              .width = columns});
 }
 
+// On the host, where there are some at all: of samples that other versions of the weights have cut elsewhere.
+Result<int> Tape::DevicePass::add_up_states() {
+  const int rows = static_cast<int>(head_.rows.size());
+  if (std::ranges::adjacent_find(head_.rows) == head_.rows.end()) return rows;
+  const auto width = static_cast<size_t>(config_.width);
+  std::vector<float> states(static_cast<size_t>(rows) * width);
+  TRY(stream_->download(std::span(states), grad_states_.data()));
+  TRY(stream_->wait());
+  std::vector<int32_t> distinct;
+  for (size_t row = 0; row < head_.rows.size(); ++row) {
+    const bool again = !distinct.empty() && distinct.back() == head_.rows[row];
+    if (!again) distinct.push_back(head_.rows[row]);
+    float* const to = states.data() + (distinct.size() - 1) * width;
+    const float* const from = states.data() + row * width;
+    for (size_t i = 0; i < width; ++i) to[i] = again ? to[i] + from[i] : from[i];
+  }
+  TRY(stream_->upload(grad_states_.data(), std::span<const float>(states).first(distinct.size() * width)));
+  TRY(head_rows_sent_.send(*stream_, distinct));
+  TRY(stream_->wait());
+  return static_cast<int>(distinct.size());
+}
+
 Status Tape::DevicePass::head_backward(std::span<const float> grad_logprobs, std::vector<float>* entropies) {
-  const int rows = static_cast<int>(head_rows_.size()), width = config_.width;
+  const int rows = static_cast<int>(head_.rows.size()), width = config_.width;
   Element* const grad = TRY(grown(*stream_, grad_branch_, static_cast<size_t>(rows_) * width));
   TRY(clear(grad, rows_, width));
   have_residual_grad_ = false;
   if (entropies) entropies->assign(rows, 0);
   if (rows == 0) return {};
-  Element* const states = TRY(head_states(head_rows_));
+  Element* const states = TRY(head_states(head_.rows));
   auto* const sent = TRY(grad_logprobs_.send(*stream_, grad_logprobs));
   auto* const grad_states = TRY(grown(*stream_, grad_states_, static_cast<size_t>(rows) * width));
   TRY(clear(grad_states, rows, width));
@@ -155,11 +178,13 @@ Status Tape::DevicePass::head_backward(std::span<const float> grad_logprobs, std
                                .width = width,
                                .vocabulary = config_.vocabulary,
                                .workspace = scratch.memory,
-                               .workspace_bytes = scratch.bytes}));
+                               .workspace_bytes = scratch.bytes,
+                               .kept = head_.kept.empty() ? nullptr : address(head_kept_sent_.data())}));
+  const int distinct = TRY(add_up_states());
   TRY(stream_->run(TandemCudaPutRows{.x = address(grad_states),
                                      .rows = address(head_rows_sent_.data()),
                                      .out = address(grad),
-                                     .count = rows,
+                                     .count = distinct,
                                      .width = width}));
   return entropies ? stream_->download(std::span(*entropies), head_entropy_.data()) : Status();
 }

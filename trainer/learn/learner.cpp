@@ -252,6 +252,9 @@ Result<std::vector<Learner::Outcome>> Learner::accumulate(std::span<const Sample
     sum.tree_tokens += of_slot.tree_tokens;
     sum.routes_taken += of_slot.routes_taken;
     sum.routes_changed += of_slot.routes_changed;
+    sum.kept_of += of_slot.kept_of;
+    sum.truncated += of_slot.truncated;
+    sum.kept += of_slot.kept;
     sum.any = sum.any || of_slot.any;
   }
   metrics.trained_tokens += sum.trained_tokens;
@@ -259,6 +262,9 @@ Result<std::vector<Learner::Outcome>> Learner::accumulate(std::span<const Sample
   metrics.tree_tokens += sum.tree_tokens;
   metrics.routes_taken += sum.routes_taken;
   metrics.routes_changed += sum.routes_changed;
+  metrics.kept_of += sum.kept_of;
+  metrics.truncated += sum.truncated;
+  metrics.kept += sum.kept;
   double entropy = 0;
   int64_t entropy_tokens = 0;
   const size_t drawn = without_demonstrations(samples).size();  // the entropy is that of the policy's own samples

@@ -23,6 +23,7 @@
 
 #include "base/expert_routes.h"
 #include "base/json.h"
+#include "base/keep_sets.h"
 #include "model/executor.h"
 #include "model/weights.h"
 #include "trainer/learn/buffers.h"
@@ -59,6 +60,9 @@ struct Sample {
   // The experts of the sampler's tokens, which passes of the trained model replay; empty: its routers choose. Reference
   // models and teachers always choose.
   ExpertRoutes routes = {};
+  // The tokens that each was drawn from, where the sampler cut some off: all logprobs of the sample, those of reference
+  // model and teacher too, are among these. Empty: it was drawn from all.
+  KeepSets kept = {};
   // Of the episode, by name: what functions of the user's own may take. Empty where none does.
   std::map<std::string, double> metrics = {};
   // Samples of one group with the same `trunk` share their first `trunk_tokens` tokens, which were sampled once; below
@@ -118,6 +122,9 @@ struct StepMetrics {
   // Rows times layers with experts: those whose recorded experts were replayed, and of them those for which the current
   // router would choose others.
   int64_t routes_taken = 0, routes_changed = 0;
+  // Tokens of samples with kept tokens; of them those from whose distribution something was cut off; and how many
+  // tokens were left there, in all.
+  int64_t kept_of = 0, truncated = 0, kept = 0;
   std::map<std::string, double> of_loss;  // that this loss alone has: a critic's, or those of the user's own
   std::vector<UpdateMetrics> updates;     // of a step of several
   // Where kinds of task have algorithms of their own: loss, samples, tokens and means of each (parts.h).
@@ -315,6 +322,7 @@ class Learner {
   struct PassCounts {
     int64_t trained_tokens = 0, sample_tokens = 0, tree_tokens = 0;
     int64_t routes_taken = 0, routes_changed = 0;
+    int64_t kept_of = 0, truncated = 0, kept = 0;
     bool any = false;  // whether there was a gradient
   };
   // Of the samples at `places`, in that order.

@@ -142,16 +142,19 @@ Status Learner::verify_previous(std::span<const Sample> samples, uint64_t versio
   size_t tokens = 0;
   for (const Sample& sample : samples) {
     std::vector<TokenPick> picks;
+    std::vector<KeptTokens> kept;
     std::vector<float> expected;
+    const auto of_tokens = sample.kept.sets();
     for (size_t i = 1; i < sample.tokens.size(); ++i) {
       if (!sample.trained[i] || sample.versions[i] != previous_version_) continue;
       picks.push_back({static_cast<int32_t>(i - 1), sample.tokens[i]});
+      kept.push_back(of_tokens.empty() ? KeptTokens() : of_tokens[i]);
       expected.push_back(sample.logprobs[i]);
     }
     if (picks.empty() || tokens + sample.tokens.size() > kMaxTokens) continue;
     tokens += sample.tokens.size();
-    const auto logprobs = TRY(
-        logprobs_of(*tape_, stream_, *previous_, sample.tokens, sample.later_segments, picks, settings_.logit_scale));
+    const auto logprobs = TRY(logprobs_of(*tape_, stream_, *previous_, sample.tokens, sample.later_segments, picks,
+                                          settings_.logit_scale, kept));
     for (size_t i = 0; i < picks.size(); ++i) {
       metrics.max_abs_logprob_diff =
           std::max(metrics.max_abs_logprob_diff, std::abs(static_cast<double>(logprobs[i]) - expected[i]));

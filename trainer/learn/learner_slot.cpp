@@ -55,41 +55,55 @@ Result<Learner::PassCounts> Learner::run_slot(std::span<const Sample> samples, s
       TokenPick pick;
       size_t sample;  // of the pass
       size_t place;   // among the sample's trained tokens
+      KeptTokens kept;
     };
     std::vector<Wanted> wanted;
     std::vector<size_t> counts(end - begin, 0);
     for (size_t s = begin; s < end; ++s) {
       const Sample& sample = samples[places[s]];
+      const auto kept = sample.kept.sets();
       size_t first = 0;  // token of the segment
       for (size_t view = first_views[s - begin]; view < first_views[s - begin + 1]; ++view) {
         const auto rows = tree.rows_of(static_cast<int>(view), views[view].size());
         for (size_t i = 1; i < rows.size(); ++i) {
-          if (sample.trained[first + i])
-            wanted.push_back({{rows[i - 1], sample.tokens[first + i]}, s - begin, counts[s - begin]++});
+          if (!sample.trained[first + i]) continue;
+          const KeptTokens of_token = kept.empty() ? KeptTokens() : kept[first + i];
+          wanted.push_back({{rows[i - 1], sample.tokens[first + i]}, s - begin, counts[s - begin]++, of_token});
+          sum.kept_of += kept.empty() ? 0 : 1;
+          sum.truncated += of_token.empty() ? 0 : 1;
+          sum.kept += static_cast<int64_t>(of_token.size());
         }
         first += rows.size();
       }
       sum.sample_tokens += static_cast<int64_t>(sample.tokens.size());
     }
-    std::stable_sort(wanted.begin(), wanted.end(),
-                     [](const Wanted& a, const Wanted& b) { return a.pick.row < b.pick.row; });
+    // Other versions of the weights may have cut the same distribution elsewhere: then a row has several of the head.
+    std::stable_sort(wanted.begin(), wanted.end(), [](const Wanted& a, const Wanted& b) {
+      if (a.pick.row != b.pick.row) return a.pick.row < b.pick.row;
+      return std::ranges::lexicographical_compare(a.kept, b.kept);
+    });
     std::vector<TokenPick> picks;
-    for (const Wanted& w : wanted) picks.push_back(w.pick);
+    std::vector<KeptTokens> kept;
+    for (const Wanted& w : wanted) {
+      picks.push_back(w.pick);
+      kept.push_back(w.kept);
+    }
+    const auto head_rows = head_row_of(picks, kept);
     std::vector<TokenLogprobs> of_samples(counts.size());
     const auto hand_out = [&](const std::vector<float>& logprobs, std::vector<double> TokenLogprobs::*member) {
       for (size_t s = 0; s < counts.size(); ++s) (of_samples[s].*member).resize(counts[s]);
       for (size_t i = 0; i < wanted.size(); ++i) (of_samples[wanted[i].sample].*member)[wanted[i].place] = logprobs[i];
     };
     if (teacher_ && asked == Asked::kTeacher)
-      hand_out(TRY(teacher_tape_->forward(stream_, *teacher_, tree, picks, nullptr, settings_.logit_scale)),
+      hand_out(TRY(teacher_tape_->forward(stream_, *teacher_, tree, picks, nullptr, settings_.logit_scale, kept)),
                &TokenLogprobs::teacher_logprobs);
     // The tape keeps the last pass for the way back.
     if (reference_)
-      hand_out(TRY(tape_->forward(stream_, *reference_, tree, picks, nullptr, settings_.logit_scale)),
+      hand_out(TRY(tape_->forward(stream_, *reference_, tree, picks, nullptr, settings_.logit_scale, kept)),
                &TokenLogprobs::ref_logprobs);
-    hand_out(
-        TRY(tape_->forward(stream_, *weights_, tree, picks, routed.any() ? &routes : nullptr, settings_.logit_scale)),
-        &TokenLogprobs::logprobs);
+    hand_out(TRY(tape_->forward(stream_, *weights_, tree, picks, routed.any() ? &routes : nullptr,
+                                settings_.logit_scale, kept)),
+             &TokenLogprobs::logprobs);
     const auto [taken, changed] = tape_->given_routes();
     sum.routes_taken += taken;
     sum.routes_changed += changed;
@@ -99,10 +113,7 @@ Result<Learner::PassCounts> Learner::run_slot(std::span<const Sample> samples, s
     if (critic_) {
       states = TRY(tape_->states());
       for (size_t s = 0; s < counts.size(); ++s) state_rows[s].resize(counts[s]);
-      for (size_t i = 0, row = 0; i < wanted.size(); ++i) {
-        if (i > 0 && wanted[i].pick.row != wanted[i - 1].pick.row) ++row;
-        state_rows[wanted[i].sample][wanted[i].place] = row;
-      }
+      for (size_t i = 0; i < wanted.size(); ++i) state_rows[wanted[i].sample][wanted[i].place] = head_rows[i];
     }
     const auto width = static_cast<size_t>(weights_->config().width);
     const auto state_of = [&](size_t row) { return std::span(states).subspan(row * width, width); };
@@ -145,11 +156,10 @@ Result<Learner::PassCounts> Learner::run_slot(std::span<const Sample> samples, s
       std::vector<uint8_t> moves(counts.size());
       for (size_t s = 0; s < counts.size(); ++s)
         moves[s] = std::ranges::any_of(gradients_of_samples[s], [](double g) { return static_cast<float>(g) != 0; });
-      for (size_t i = 0, row = 0; i < wanted.size(); ++i) {
-        if (i > 0 && wanted[i].pick.row != wanted[i - 1].pick.row) ++row;
+      for (size_t i = 0; i < wanted.size(); ++i) {
         if (moves[wanted[i].sample] == 0) continue;
         Outcome& outcome = outcomes[places[begin + wanted[i].sample]];
-        outcome.entropy += entropies[row];
+        outcome.entropy += entropies[head_rows[i]];
         ++outcome.entropy_tokens;
       }
     }

@@ -12,7 +12,8 @@ namespace tandem::trainer {
 template <typename T>
 Result<std::vector<float>> Tape::TapeOps<T>::forward(kernels::Stream& stream, const model::Weights& weights,
                                                      const TokenTree& tree, std::span<const TokenPick> picks,
-                                                     const TreeRoutes* routes, float logit_scale) {
+                                                     const TreeRoutes* routes, float logit_scale,
+                                                     std::span<const KeptTokens> kept) {
   this->begin(stream, weights);
   logit_scale_ = logit_scale;
   given_ = routes;
@@ -24,7 +25,7 @@ Result<std::vector<float>> Tape::TapeOps<T>::forward(kernels::Stream& stream, co
   routes_used_ = 0;
   pages_.lay_out(tree.nodes);
   hidden_ = TRY(hidden_states(*this, layout()));
-  return head(picks);
+  return head(picks, kept);
 }
 
 template <typename T>
@@ -38,10 +39,10 @@ Result<std::vector<int32_t>> Tape::TapeOps<T>::argmax(std::span<const int> rows)
 
 template <typename T>
 Result<std::vector<float>> Tape::TapeOps<T>::states() {
-  const size_t count = head_rows_.size() * static_cast<size_t>(config_.width);
+  const size_t count = head_.rows.size() * static_cast<size_t>(config_.width);
   std::vector<float> states(count);
   if (count == 0) return states;
-  const T* gathered = gather(hidden_, head_rows_);
+  const T* gathered = gather(hidden_, head_.rows);
   std::transform(gathered, gathered + count, states.begin(), [](T value) {
     if constexpr (std::is_same_v<T, float>)
       return value;
@@ -197,21 +198,17 @@ Status Tape::TapeOps<T>::compute(const Record& record, const T* in, T* out) {
 }
 
 template <typename T>
-Result<std::vector<float>> Tape::TapeOps<T>::head(std::span<const TokenPick> picks) {
-  head_rows_.clear();
-  head_picks_.clear();
-  for (const TokenPick& pick : picks) {
-    if (head_rows_.empty() || head_rows_.back() != pick.row) head_rows_.push_back(pick.row);
-    head_picks_.push_back({static_cast<int32_t>(head_rows_.size()) - 1, pick.token});
-  }
-  head_log_sum_.resize(head_rows_.size());
-  head_scales_.assign(logit_scale_ == 1 ? 0 : head_rows_.size(), logit_scale_);
+Result<std::vector<float>> Tape::TapeOps<T>::head(std::span<const TokenPick> picks, std::span<const KeptTokens> kept) {
+  head_ = TRY(HeadRows::of(picks, kept, config_.vocabulary));
+  head_log_sum_.resize(head_.rows.size());
+  head_scales_.assign(logit_scale_ == 1 ? 0 : head_.rows.size(), logit_scale_);
   std::vector<float> logprobs(picks.size());
   if (!picks.empty()) {
-    TRY(this->head_rows(
-        gather(hidden_, head_rows_), head_rows_.size(),
-        {.log_sum = head_log_sum_.data(), .logit_scales = head_scales_.empty() ? nullptr : head_scales_.data()},
-        head_picks_, logprobs));
+    TRY(this->head_rows(gather(hidden_, head_.rows), head_.rows.size(),
+                        {.log_sum = head_log_sum_.data(),
+                         .logit_scales = head_scales_.empty() ? nullptr : head_scales_.data(),
+                         .kept = head_.kept.empty() ? nullptr : head_.kept.data()},
+                        head_.picks, logprobs));
   }
   return logprobs;
 }
@@ -234,15 +231,15 @@ Result<std::unique_ptr<Tape>> Tape::on_device(const kernels::Device& device, con
 }
 
 Result<std::vector<float>> Tape::forward(kernels::Stream& stream, const model::Weights& weights, const TokenTree& tree,
-                                         std::span<const TokenPick> picks, const TreeRoutes* routes,
-                                         float logit_scale) {
+                                         std::span<const TokenPick> picks, const TreeRoutes* routes, float logit_scale,
+                                         std::span<const KeptTokens> kept) {
   if (!(logit_scale > 0)) return fail(Status::invalid("logits are to be multiplied by a number above 0"));
   if (routes != nullptr) {
     const RouteShape shape = model::route_shape(weights.config());
     if (!routes->shape.any() || routes->shape != shape || routes->ids.size() != tree.tokens.size() * shape.choices())
       return fail(Status::invalid("the routes to take are not of the model and the rows of the tree"));
   }
-  return pass_->forward(stream, weights, tree, picks, routes, logit_scale);
+  return pass_->forward(stream, weights, tree, picks, routes, logit_scale, kept);
 }
 Tape::GivenRoutes Tape::given_routes() const { return pass_->given_routes(); }
 Status Tape::backward(std::span<const float> grad_logprobs, const model::Slice& gradients,

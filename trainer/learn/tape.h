@@ -18,6 +18,7 @@
 #include "kernels/lm_head.h"
 #include "model/slice.h"
 #include "model/weights.h"
+#include "trainer/learn/head_rows.h"
 #include "trainer/learn/routed_views.h"
 #include "trainer/learn/slots.h"
 #include "trainer/learn/token_tree.h"
@@ -40,10 +41,11 @@ class Tape {
   // Runs the tree forward and gives the logprob of each pick (sorted by row), of the policy whose logits are the
   // model's times `logit_scale`: 1 / T at temperature T. Forgets the pass before. `routes`, where given, are the
   // experts that rows take in place of their routers' choice; routers learn by the weights of those. They must live
-  // until the way back. kInvalid where they are not of the model or of the tree.
+  // until the way back. kInvalid where they are not of the model or of the tree. `kept`, where given, has for each pick
+  // the tokens that it was drawn from (HeadRows): its logprob is that among these, and no other token's logit learns.
   Result<std::vector<float>> forward(kernels::Stream& stream, const model::Weights& weights, const TokenTree& tree,
                                      std::span<const TokenPick> picks, const TreeRoutes* routes = nullptr,
-                                     float logit_scale = 1);
+                                     float logit_scale = 1, std::span<const KeptTokens> kept = {});
   // Of the last forward pass: rows times layers whose experts were given, and those whose router would choose others.
   struct GivenRoutes {
     int64_t given = 0, changed = 0;
@@ -51,9 +53,9 @@ class Tape {
   GivenRoutes given_routes() const;
   // Adds dLoss/dparameter to `gradients`, fp32, laid out as the weights, of the host or of this tape's slot_memory(),
   // given dLoss/dlogprob of each pick of the last forward pass. Weights must be for training, so not float32, and
-  // unchanged since. `entropies`, when given, gets one entry a distinct picked row. `learned` says by parameter whose
-  // gradient is wanted (empty: all); others cost no products, and their place in `gradients` is not touched.
-  // `grad_states` (empty: none) is dLoss/dstate of what else reads states().
+  // unchanged since. `entropies`, when given, gets one entry a row of the head (head_row_of). `learned` says by
+  // parameter whose gradient is wanted (empty: all); others cost no products, and their place in `gradients` is not
+  // touched. `grad_states` (empty: none) is dLoss/dstate of what else reads states().
   Status backward(std::span<const float> grad_logprobs, const model::Slice& gradients,
                   std::vector<float>* entropies = nullptr, std::span<const uint8_t> learned = {},
                   std::span<const float> grad_states = {});
@@ -62,7 +64,7 @@ class Tape {
   // (SlotSum::bytes_of) are half of what is free there at most, else the host's. It must not outlive the tape.
   std::unique_ptr<SlotMemory> slot_memory(size_t bytes);
 
-  // The states that the head reads, [distinct picked rows, width]; only after a forward pass. They and their gradients
+  // The states that the head reads, [rows of the head, width]; only after a forward pass. They and their gradients
   // are kUnfit where a device does not give them.
   Result<std::vector<float>> states();
 

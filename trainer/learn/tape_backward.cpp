@@ -28,25 +28,31 @@ Status Tape::TapeOps<T>::backward(std::span<const float> grad_logprobs, const mo
 
 template <typename T>
 Status Tape::TapeOps<T>::head_backward(std::span<const float> grad_logprobs, std::vector<float>* entropies) {
-  const int rows = static_cast<int>(head_rows_.size()), width = config_.width;
+  const int rows = static_cast<int>(head_.rows.size()), width = config_.width;
   std::vector<float> grad_states(static_cast<size_t>(rows) * width, 0);
   if (entropies) entropies->assign(rows, 0);
-  const T* states = gather(hidden_, head_rows_);
+  const T* states = gather(hidden_, head_.rows);
   TRY(model::head_backward(*stream_, *weights_,
                            {.hidden = states,
                             .log_sum = head_log_sum_.data(),
                             .rows = rows,
                             .grad_hidden = grad_states.data(),
                             .grad_head = learns(layout().head) ? grad_of(layout().head) : nullptr,
-                            .logit_scales = head_scales_.empty() ? nullptr : head_scales_.data()},
-                           head_picks_, grad_logprobs, entropies ? std::span(*entropies) : std::span<float>()));
+                            .logit_scales = head_scales_.empty() ? nullptr : head_scales_.data(),
+                            .kept = head_.kept.empty() ? nullptr : head_.kept.data()},
+                           head_.picks, grad_logprobs, entropies ? std::span(*entropies) : std::span<float>()));
   for (size_t i = 0; i < more_grad_states_.size(); ++i) grad_states[i] += more_grad_states_[i];
   more_grad_states_ = {};
   T* grad = grown(grad_branch_, static_cast<size_t>(rows_) * width);
   std::fill_n(grad, static_cast<size_t>(rows_) * width, T{});
   for (int i = 0; i < rows; ++i) {
-    T* target = grad + static_cast<size_t>(head_rows_[i]) * width;
-    for (int c = 0; c < width; ++c) target[c] = kernels::to_bf16(grad_states[static_cast<size_t>(i) * width + c]);
+    float* const own = grad_states.data() + static_cast<size_t>(i) * width;
+    if (i + 1 < rows && head_.rows[i + 1] == head_.rows[i]) {  // the same state with other kept tokens
+      for (int c = 0; c < width; ++c) own[width + c] += own[c];
+      continue;
+    }
+    T* target = grad + static_cast<size_t>(head_.rows[i]) * width;
+    for (int c = 0; c < width; ++c) target[c] = kernels::to_bf16(own[c]);
   }
   have_residual_grad_ = false;
   return {};

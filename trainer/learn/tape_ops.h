@@ -56,7 +56,8 @@ class Tape::Pass {
   virtual ~Pass() = default;
   virtual Result<std::vector<float>> forward(kernels::Stream& stream, const model::Weights& weights,
                                              const TokenTree& tree, std::span<const TokenPick> picks,
-                                             const TreeRoutes* routes, float logit_scale) = 0;
+                                             const TreeRoutes* routes, float logit_scale,
+                                             std::span<const KeptTokens> kept) = 0;
   virtual GivenRoutes given_routes() const = 0;
   virtual Status backward(std::span<const float> grad_logprobs, const model::Slice& gradients,
                           std::vector<float>* entropies, std::span<const uint8_t> learned) = 0;
@@ -82,8 +83,8 @@ class Tape::TapeOps final : public model::LayerOps<T>, public Tape::Pass {
   using model::LayerOps<T>::LayerOps;
 
   Result<std::vector<float>> forward(kernels::Stream& stream, const model::Weights& weights, const TokenTree& tree,
-                                     std::span<const TokenPick> picks, const TreeRoutes* routes,
-                                     float logit_scale) override;
+                                     std::span<const TokenPick> picks, const TreeRoutes* routes, float logit_scale,
+                                     std::span<const KeptTokens> kept) override;
   GivenRoutes given_routes() const override;
   Status backward(std::span<const float> grad_logprobs, const model::Slice& gradients, std::vector<float>* entropies,
                   std::span<const uint8_t> learned) override;
@@ -129,7 +130,7 @@ class Tape::TapeOps final : public model::LayerOps<T>, public Tape::Pass {
   Status compute(const Record& record, const T* in, T* out);
   std::vector<T>& scratch_of(const Record& record) { return record.kind == kDispatch ? dispatched_ : scratch_; }
 
-  Result<std::vector<float>> head(std::span<const TokenPick> picks);
+  Result<std::vector<float>> head(std::span<const TokenPick> picks, std::span<const KeptTokens> kept);
 
   Status backward(const Record& record);
   Status head_backward(std::span<const float> grad_logprobs, std::vector<float>* entropies);
@@ -168,8 +169,7 @@ class Tape::TapeOps final : public model::LayerOps<T>, public Tape::Pass {
   std::vector<T> grad_residual_, grad_branch_, grad_wide_, grad_dispatched_, grad_logits_;
   std::vector<T> grad_spare_, grad_queries_, columns_of_x_, columns_of_grad_;
   std::vector<float> grad_weights_, unwanted_;
-  std::vector<int> head_rows_;
-  std::vector<TokenPick> head_picks_;
+  HeadRows head_;
   std::vector<float> head_log_sum_;
   float logit_scale_ = 1;           // of the pass at hand
   std::vector<float> head_scales_;  // of the picked rows; empty: 1

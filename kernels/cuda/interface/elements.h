@@ -195,6 +195,9 @@ typedef struct TANDEM_CUDA_NAME(LmHead) {
   int rows, width, vocabulary;
   void* workspace; /* tandem_cuda_lm_head_workspace */
   size_t workspace_bytes;
+  /* [rows][panels], a bit for each column of a panel, one at least in a row: logits of the others are -infinity, and so
+   * is the logprob of a pick that is none of them. Or null: all. Goes without logits and panel_sums. */
+  const uint64_t* kept;
 } TANDEM_CUDA_NAME(LmHead);
 int TANDEM_CUDA_FUNCTION(lm_head)(TandemCudaStream stream, const TANDEM_CUDA_NAME(LmHead) * arguments);
 

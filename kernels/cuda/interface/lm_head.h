@@ -17,6 +17,7 @@ typedef struct TandemCudaLmHeadBackward {
   int rows, width, vocabulary;
   void* workspace;
   size_t workspace_bytes;
+  const uint64_t* kept; /* those of the forward pass */
 } TandemCudaLmHeadBackward;
 int tandem_cuda_lm_head_backward(TandemCudaStream stream, const TandemCudaLmHeadBackward* arguments);
 size_t tandem_cuda_lm_head_backward_workspace(int rows, int vocabulary);
@@ -42,6 +43,9 @@ typedef struct TandemCudaSample {
   int rows, vocabulary;
   void* workspace;
   size_t workspace_bytes;
+  /* [rows][(vocabulary + 63) / 64], or null: gets a bit for each token that a row was drawn from, all where top_k,
+   * top_p and min_p cut nothing off. Logprobs are then those among these tokens, as lm_head has them. */
+  uint64_t* kept;
 } TandemCudaSample;
 int tandem_cuda_sample(TandemCudaStream stream, const TandemCudaSample* arguments);
 size_t tandem_cuda_sample_workspace(int rows, int vocabulary);

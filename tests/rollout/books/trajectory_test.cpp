@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "tests/within.h"
+
 namespace tandem::rollout {
 namespace {
 
@@ -98,6 +100,80 @@ TEST(TrajectoryStore, routes_to_experts_that_there_are_not_are_damage) {
   refuses([](ExpertRoutes& routes) { routes.shape.experts = 300; });
   refuses([](ExpertRoutes& routes) { routes.shape.experts = 1; });
   refuses([](ExpertRoutes& routes) { routes.shape.layers = kMostRouteLayers + 1; });
+  fs::remove_all(folder);
+}
+
+Trajectory with_kept_tokens(bool routes) {
+  Trajectory trajectory = routes ? with_routes(8) : Trajectory{.key = {.episode = 5, .attempt = 0}};
+  trajectory.kept.vocabulary = 50;
+  trajectory.kept.resize(trajectory.tokens.size());
+  trajectory.append(std::vector<int32_t>{1, 2});
+  trajectory.append_sampled(7, -0.5f, 4, std::vector<int32_t>{3, 7, 49});
+  trajectory.append_sampled(8, -0.5f, 4);
+  trajectory.append(std::vector<int32_t>{1});
+  trajectory.append_sampled(0, 0, 4, std::vector<int32_t>{0});
+  return trajectory;
+}
+
+TEST(TrajectoryStore, gives_back_kept_tokens_with_and_without_routes) {
+  const fs::path folder = fs::temp_directory_path() / ("tandem-kept-" + std::to_string(::getpid()));
+  fs::remove_all(folder);
+  for (const bool routes : {false, true}) {
+    const Trajectory trajectory = with_kept_tokens(routes);
+    auto store = TrajectoryStore::open(folder);
+    ASSERT_TRUE(store && store->append(trajectory));
+    EXPECT_EQ(*TrajectoryStore::open_to_read(folder)->read(trajectory.key), trajectory) << "of a new index";
+    EXPECT_NE(read_file(folder / "episodes.log")->find("\"format\":6"), std::string::npos);
+  }
+  fs::remove_all(folder);
+}
+
+TEST(TrajectoryMessage, has_kept_tokens_with_and_without_routes_and_says_where_they_are_damaged) {
+  zmq::context_t context;
+  auto listener = wire::Socket::listen(context, "tcp://127.0.0.1:*", {.sender = "trainer-0", .epoch = 1, .run = 7});
+  ASSERT_TRUE(listener);
+  auto sender = wire::Socket::connect(context, listener->address(), {.sender = "rollout-0", .epoch = 1, .run = 7});
+  ASSERT_TRUE(sender);
+  const auto sent = [&](const Trajectory& trajectory) -> Result<Trajectory> {
+    std::optional<wire::Incoming> came;
+    const auto send = [&] {
+      wire::Outgoing message;
+      write_trajectory(trajectory, message.body().initTrajectory(), message);
+      return sender->send("", message).ok();
+    };
+    EXPECT_TRUE(within(30s, send));
+    EXPECT_TRUE(within(30s, [&] { return (came = listener->receive()).has_value(); }));
+    return read_trajectory(came->body().getTrajectory(), *came);
+  };
+  for (const bool routes : {false, true}) {
+    const Trajectory trajectory = with_kept_tokens(routes);
+    const auto came = sent(trajectory);
+    ASSERT_TRUE(came) << came.error().to_string();
+    EXPECT_EQ(*came, trajectory);
+    Trajectory other = trajectory;
+    other.kept.ids.back() += 1;  // no set of its token
+    const auto refused = sent(other);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code(), Code::kCorrupt);
+  }
+}
+
+TEST(TrajectoryStore, kept_tokens_without_the_token_itself_are_damage) {
+  const fs::path folder = fs::temp_directory_path() / ("tandem-not-kept-" + std::to_string(::getpid()));
+  fs::remove_all(folder);
+  auto store = TrajectoryStore::open(folder);
+  ASSERT_TRUE(store);
+  const auto refuses = [&](const auto& spoil) {
+    Trajectory trajectory = with_kept_tokens(false);
+    spoil(trajectory);
+    EXPECT_TRUE(store->append(trajectory));
+    const auto read = store->read(trajectory.key);
+    ASSERT_FALSE(read);
+    EXPECT_EQ(read.error().code(), Code::kCorrupt) << read.error().to_string();
+  };
+  refuses([](Trajectory& t) { t.tokens[2] = 8; });
+  refuses([](Trajectory& t) { t.kept.vocabulary = 49; });
+  refuses([](Trajectory& t) { t.kept.counts[4] = 1, t.kept.ids.push_back(4); });
   fs::remove_all(folder);
 }
 
