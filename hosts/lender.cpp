@@ -7,6 +7,7 @@
 
 #include "base/overloaded.h"
 #include "base/unique_number.h"
+#include "hosts/auto_take_over.h"
 #include "hosts/epochs.h"
 #include "hosts/session.h"
 #include "standby/keeper.h"
@@ -31,7 +32,8 @@ struct Lease {
 
 class Lender {
  public:
-  Lender(const LenderSettings& settings, Store store, Epochs epochs, const Clock& clock, wire::Socket socket)
+  Lender(const LenderSettings& settings, Store store, Epochs epochs, const Clock& clock, zmq::context_t& context,
+         wire::Socket socket)
       : settings_(settings),
         store_(std::move(store)),
         epochs_(std::move(epochs)),
@@ -40,7 +42,9 @@ class Lender {
         keeper_({.folder = settings.store / "standby",
                  .host = socket_.address(),
                  .key = settings.key,
-                 .say = settings.say}) {}
+                 .say = settings.say}),
+        take_over_({.copies = settings.store / "standby", .secret = settings.secret, .say = settings.say}, context,
+                   clock) {}
   ~Lender() { end_run(); }
 
   void run(const std::atomic<int>& interrupts) {
@@ -53,6 +57,7 @@ class Lender {
         standby::write_answer(reply.answer, out.body().initCopyAnswer());
         (void)socket_.send(reply.to, out);
       });
+      take_over_.turn();
       for (const run::Ending& ending : launcher_.poll()) {
         if (lease_) lease_->session.ended(ending);
       }
@@ -60,7 +65,7 @@ class Lender {
         say(fmt::format("run {} has said nothing for {:g} s: its lease has ended", lease_->name, kLeaseSeconds));
         end_run();
       }
-      if (settings_.once && was_closed_) return settle_answers();
+      if (settings_.once && was_closed_ && !take_over_.is_running()) return settle_answers();
       if (interrupts > 1 || (interrupts == 1 && has_drained())) return;
     }
   }
@@ -85,7 +90,9 @@ class Lender {
       draining_since_ = now;
       say("draining: nothing new is started, and what runs is asked to end; interrupt again to end at once");
       if (lease_) perform(lease_->session.drain());
+      take_over_.drain();
     }
+    if (take_over_.is_running() && now - *draining_since_ < from_seconds(settings_.drain_seconds)) return false;
     if (!lease_ || now - *draining_since_ > from_seconds(settings_.drain_seconds)) return true;
     if (!lease_->session.running().empty()) {
       empty_since_.reset();
@@ -102,6 +109,7 @@ class Lender {
       auto message = socket_.receive();
       if (!message) break;
       if (message->body().isCopyRequest() && message->protocol() == wire::kProtocolVersion) {
+        take_over_.heard(message->run());
         keeper_.take(std::move(*message));
         continue;
       }
@@ -135,12 +143,14 @@ class Lender {
   Result<Answer> carry_out(const wire::Incoming& message, const Request& request) {
     const uint64_t session = message.body().getHostRequest().getSession();
     if (const auto* open = std::get_if<Open>(&request)) return begin(message, session, *open);
+    if (std::holds_alternative<AskSilence>(request)) return take_over_.silence(message.run());
     if (!lease_ || lease_->session_number != session) {
       if (const auto* beat = std::get_if<Beat>(&request)) return HostState{.beat = beat->number, .is_known = false};
       if (std::holds_alternative<Close>(request)) return Closed{};
       return fail(Status::not_found("the host does not know this session"));
     }
     lease_->heard = clock_.now();
+    take_over_.heard(lease_->run);
     return std::visit(
         Overloaded{[](const auto&) -> Result<Answer> {  // Open is above; the others are for runs
                      return fail(Status::invalid("this is a host, and no run"));
@@ -161,6 +171,7 @@ class Lender {
                    [&](const Beat& beat) -> Result<Answer> { return on_beat(beat); },
                    [&](const Close&) -> Result<Answer> {
                      say(fmt::format("run {} is over", lease_->name));
+                     take_over_.over(lease_->run);
                      end_run();
                      was_closed_ = true;
                      return Closed{};
@@ -177,6 +188,7 @@ class Lender {
     const std::string numerics = TRY(settings_.numerics_id(open.weights));
     if (!lease_ || lease_->session_number != session) {
       end_run();
+      take_over_.opened(message.run());
       TRY(store_.make_home(message.run()));
       lease_.emplace();
       lease_->run = message.run();
@@ -267,6 +279,7 @@ class Lender {
   const Clock& clock_;
   wire::Socket socket_;
   standby::Keeper keeper_;
+  AutoTakeOver take_over_;
   run::LocalLauncher launcher_;
   std::optional<Lease> lease_;
   std::optional<Time> draining_since_, empty_since_;
@@ -282,7 +295,7 @@ Status lend(const LenderSettings& settings, Store store, const Clock& clock, con
   auto epochs = TRY(Epochs::open(settings.store / "epochs.json"));
   auto socket = TRY(wire::Socket::listen(context, settings.address, identity, &settings.secret));
   if (settings.on_address) settings.on_address(socket.address());
-  Lender(settings, std::move(store), std::move(epochs), clock, std::move(socket)).run(interrupts);
+  Lender(settings, std::move(store), std::move(epochs), clock, context, std::move(socket)).run(interrupts);
   return {};
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/overloaded.h"
 
@@ -135,29 +136,30 @@ HostState read_state(wire::HostState::Reader in) {
 
 void write_request(uint64_t session, const Request& request, wire::HostRequest::Builder out) {
   out.setSession(session);
-  std::visit(Overloaded{[&](const Open& open) {
-                          auto to = out.initOpen();
-                          to.setVersion(open.version);
-                          to.setWeights(open.weights);
-                          to.setRun(open.run);
-                          to.setEpoch(open.epoch);
-                          to.setHolder(open.holder);
-                        },
-                        [&](const Offer& offer) {
-                          write_files(offer.files, out.initOffer(static_cast<unsigned>(offer.files.size())));
-                        },
-                        [&](const SendChunk& send) { write_chunk(send.chunk, out.initChunk()); },
-                        [&](const Settle& settle) {
-                          auto to = out.initSettle(static_cast<unsigned>(settle.texts.size()));
-                          for (unsigned i = 0; i < to.size(); ++i) {
-                            to[i].setPath(settle.texts[i].path);
-                            to[i].setContent(data_of(settle.texts[i].content));
-                          }
-                        },
-                        [&](const Beat& beat) { write_beat(beat, out.initBeat()); },
-                        [&](const Close&) { out.setClose(); }, [&](const Join& join) { out.setJoin(join.address); },
-                        [&](const Leave& leave) { out.setLeave(leave.host); }},
-             request);
+  std::visit(
+      Overloaded{[&](const Open& open) {
+                   auto to = out.initOpen();
+                   to.setVersion(open.version);
+                   to.setWeights(open.weights);
+                   to.setRun(open.run);
+                   to.setEpoch(open.epoch);
+                   to.setHolder(open.holder);
+                 },
+                 [&](const Offer& offer) {
+                   write_files(offer.files, out.initOffer(static_cast<unsigned>(offer.files.size())));
+                 },
+                 [&](const SendChunk& send) { write_chunk(send.chunk, out.initChunk()); },
+                 [&](const Settle& settle) {
+                   auto to = out.initSettle(static_cast<unsigned>(settle.texts.size()));
+                   for (unsigned i = 0; i < to.size(); ++i) {
+                     to[i].setPath(settle.texts[i].path);
+                     to[i].setContent(data_of(settle.texts[i].content));
+                   }
+                 },
+                 [&](const Beat& beat) { write_beat(beat, out.initBeat()); }, [&](const Close&) { out.setClose(); },
+                 [&](const Join& join) { out.setJoin(join.address); },
+                 [&](const Leave& leave) { out.setLeave(leave.host); }, [&](const AskSilence&) { out.setSilence(); }},
+      request);
 }
 
 Result<Request> read_request(wire::HostRequest::Reader in) {
@@ -184,6 +186,8 @@ Result<Request> read_request(wire::HostRequest::Reader in) {
       return Join{in.getJoin()};
     case wire::HostRequest::LEAVE:
       return Leave{in.getLeave()};
+    case wire::HostRequest::SILENCE:
+      return AskSilence{};
   }
   return fail(Status::invalid("a host was asked for what it does not know"));
 }
@@ -215,6 +219,11 @@ void write_answer(uint64_t session, const Answer& answer, wire::HostAnswer::Buil
                           auto to = out.initFenced();
                           to.setEpoch(fenced.epoch);
                           to.setHolder(fenced.holder);
+                        },
+                        [&](const Silence& silence) {
+                          auto to = out.initSilence();
+                          to.setSeconds(silence.seconds);
+                          to.setOver(silence.is_over);
                         }},
              answer);
 }
@@ -246,6 +255,11 @@ Result<Answer> read_answer(wire::HostAnswer::Reader in) {
       return Refused{wire::read_failure(in.getRefused())};
     case wire::HostAnswer::FENCED:
       return Fenced{.epoch = in.getFenced().getEpoch(), .holder = in.getFenced().getHolder()};
+    case wire::HostAnswer::SILENCE: {
+      const double seconds = in.getSilence().getSeconds();
+      if (!std::isfinite(seconds) || seconds < 0) return fail(Status::invalid("a host heard a run in no time"));
+      return Silence{.seconds = seconds, .is_over = in.getSilence().getOver()};
+    }
   }
   return fail(Status::invalid("a host answered what this version does not know"));
 }

@@ -77,7 +77,9 @@ struct Join {
 struct Leave {
   std::string host;  // the name of one that it is to give back
 };
-using Request = std::variant<Open, Offer, SendChunk, Settle, Beat, Close, Join, Leave>;
+// From a host to another: for how long has the run of the message said nothing?
+struct AskSilence {};
+using Request = std::variant<Open, Offer, SendChunk, Settle, Beat, Close, Join, Leave, AskSilence>;
 
 struct Opened {
   std::string version, numerics_id, home;
@@ -111,8 +113,12 @@ struct Closed {};
 struct Refused {
   Status why;
 };
+struct Silence {
+  double seconds = 0;    // since the run was heard last, or since the host began
+  bool is_over = false;  // the run has given the host back
+};
 using standby::Fenced;  // the run was taken over: this is an older epoch of it
-using Answer = std::variant<Opened, Missing, Took, Settled, HostState, Closed, Refused, Fenced>;
+using Answer = std::variant<Opened, Missing, Took, Settled, HostState, Closed, Refused, Fenced, Silence>;
 
 void write_request(uint64_t session, const Request& request, wire::HostRequest::Builder out);
 // kInvalid, with what is wrong, for what breaks a limit above.

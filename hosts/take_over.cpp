@@ -82,6 +82,7 @@ Result<run::RunConfig> config_here(const fs::path& folder, const Left& left, con
   }
   config.run.hosts = std::move(reached);
   config.run.standby.clear();
+  config.run.standby_takes_over = "operator";
   config.run.address.clear();
   config.run.key = record.key;
   if (config.run.hosts.empty()) {

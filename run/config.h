@@ -34,6 +34,7 @@ struct RunConfig {
     std::vector<std::string> hosts, topology;
     std::string key, address;
     std::string standby, standby_lost = "wait", standby_takes_over = "operator";
+    double standby_patience = 30;
   } run;
   std::string device = "cpu";  // of all that compute a model, but for the two below
   struct {

@@ -39,6 +39,27 @@ Status check_hosts(const std::vector<std::string>& hosts) {
   return {};
 }
 
+// run.standby_takes_over=majority: what it needs so that never two sides train.
+Status check_majority(const RunConfig& c) {
+  constexpr size_t kLeast = 3;
+  constexpr const char* kKey = "run.standby_takes_over";
+  if (c.run.standby_takes_over != "majority") return {};
+  if (c.run.standby.empty())
+    return Status::invalid("the run has no standby that could take it over").at(kKey).hint("name it as run.standby");
+  if (c.run.hosts.size() < kLeast) {
+    return Status::invalid(
+               fmt::format("a majority needs {} hosts or more, and run.hosts names {}", kLeast, c.run.hosts.size()))
+        .at(kKey)
+        .hint("add hosts, or leave it at operator, who says `tandem run --take-over`");
+  }
+  if (c.run.standby_lost != "wait") {
+    return Status::invalid("with run.standby_lost=go_on the run trains without its standby, which cannot know of it")
+        .at(kKey)
+        .hint("leave run.standby_lost at wait");
+  }
+  return {};
+}
+
 // run.hosts, and what goes with it.
 Status check_lent(const RunConfig& c) {
   constexpr size_t kMostLent = 256;
@@ -68,11 +89,7 @@ Status check_lent(const RunConfig& c) {
         .at("run.standby")
         .hint("name one of them, as run.hosts has it");
   }
-  if (c.run.standby_takes_over != "operator") {
-    return Status::invalid("a standby that takes over by itself, with a majority of the run's hosts, is not built yet")
-        .at("run.standby_takes_over")
-        .hint("leave it at operator, who says `tandem run --take-over`");
-  }
+  TRY(check_majority(c));
   if (c.run.key.empty()) {
     return Status::invalid("hosts are lent to who has their key")
         .at("run.key")

@@ -58,9 +58,14 @@ Schema schema_of(RunConfig& c) {
         "are acknowledged, and `tandem run --take-over` continues the run there; empty: none");
   s.add("run.standby_lost", c.run.standby_lost,
         "While the standby does not answer, the run waits, or goes on without copying", {"wait", "go_on"});
-  s.add("run.standby_takes_over", c.run.standby_takes_over,
-        "Who decides that the standby takes over; majority (of hosts) is not implemented yet",
-        {"operator", "majority"});
+  s.add(
+      "run.standby_takes_over", c.run.standby_takes_over,
+      "Who decides that the standby takes over: the operator (`tandem run --take-over`), or the standby itself, where "
+      "more than half of run.hosts hear nothing of the run; needs three of them",
+      {"operator", "majority"});
+  s.add("run.standby_patience", c.run.standby_patience,
+        "With run.standby_takes_over=majority: seconds without a word of the run before the standby takes over", 5,
+        86400);
   s.add("model.path", c.model.path,
         "Model directory to start from (Hugging Face layout), or a step of a run, which is copied: RUN@12, RUN@last, "
         "RUN@best");

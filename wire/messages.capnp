@@ -474,6 +474,7 @@ struct HostRequest {
     close @6 :Void;                    # the run is over
     join @7 :Text;                     # host or operator -> run: the address of a host that it may use, too
     leave @8 :Text;                    # operator -> run: the name of a host that it is to give back
+    silence @9 :Void;                  # a host -> another: for how long has the run of this message said nothing?
   }
 }
 
@@ -530,7 +531,13 @@ struct HostAnswer {
     closed @6 :Void;
     refused @7 :Failed;
     fenced @8 :Fenced;
+    silence @9 :HostSilence;
   }
+}
+
+struct HostSilence {
+  seconds @0 :Float64;                 # since the run was heard last, or since the host began
+  over @1 :Bool;                       # the run has given the host back
 }
 
 # The run has been taken over: whoever is of an older epoch has no say in it any more.

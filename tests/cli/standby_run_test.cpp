@@ -242,6 +242,71 @@ TEST_F(StandbyRun, a_copy_that_cannot_be_read_is_refused_before_the_run_is_taken
   EXPECT_EQ(taking.wait(), 75) << text(root() / "damaged.out");
 }
 
+TEST_F(StandbyRun, goes_on_by_itself_where_most_hosts_hear_nothing_of_the_run) {
+  ASSERT_EQ(run(kSteady, root() / "majority-undisturbed"), 0) << text(output());
+  auto first = std::make_unique<Host>("with-the-run");
+  Host second("standing-by"), third("voting");
+  const fs::path run_dir = root() / "left-to-most";
+  Arguments lent = with(kSteady, {first.get(), &second, &third}, second);
+  lent.insert(lent.end(), {"run.standby_takes_over=majority", "run.standby_patience=5"});
+  {
+    Process process(command(lent, run_dir), output());
+    ASSERT_TRUE(reaches_step(process, run_dir, 5)) << text(output());
+    ASSERT_TRUE(within(60s, [&] { return text(second.log).find("goes on with run") != std::string::npos; }))
+        << text(second.log);
+    process.signal(SIGKILL);
+    kill_roles(run_dir);
+    first->process.signal(SIGKILL);
+    process.wait();
+  }
+  first.reset();
+  const fs::path copy = second.copy();
+  ASSERT_TRUE(within(240s, [&] { return text(second.log).find("has ended with 0") != std::string::npos; }))
+      << text(second.log) << text(copy / "logs" / "take-over.log");
+  EXPECT_THAT(text(second.log), HasSubstr("2 of 3 hosts hear nothing of run left-to-most: it is taken over"));
+  EXPECT_EQ(json(copy / "status.json")["end"], "done");
+  EXPECT_EQ(export_digest(copy), export_digest(root() / "majority-undisturbed"));
+  expect_books_to_agree(copy);
+  expect_nothing_trained_twice(copy);
+  // The old side is back.
+  EXPECT_EQ(run(lent, run_dir, true), 3) << text(output());
+  EXPECT_THAT(text(output()), HasSubstr("it has epoch 2 there, and this is epoch 1"));
+  for (Host* host : {&second, &third}) {
+    host->process.signal(SIGTERM);
+    EXPECT_EQ(host->process.wait(60s), 0) << text(host->log);
+  }
+}
+
+TEST_F(StandbyRun, that_is_cut_off_alone_takes_nothing_over) {
+  Host first("not-cut-off"), second("cut-off"), third("not-cut-off-either");
+  const fs::path run_dir = root() / "not-lost";
+  const Arguments what = {"run.steps=5000", "tasks.heldout=0", "run.standby_takes_over=majority",
+                          "run.standby_patience=5"};
+  Process process(command(with(what, {&first, &second, &third}, second), run_dir), output());
+  ASSERT_TRUE(reaches_step(process, run_dir, 3)) << text(output());
+  ASSERT_TRUE(within(60s, [&] { return text(second.log).find("goes on with run") != std::string::npos; }))
+      << text(second.log);
+  // To the standby, all others are as if they were gone.
+  const std::vector<pid_t> stopped = {process.pid(), pid_of(run_dir, "coordinator"), pid_of(run_dir, "trainer"),
+                                      first.process.pid(), third.process.pid()};
+  for (const pid_t pid : stopped) ASSERT_GT(pid, 0);
+  for (const pid_t pid : stopped) ::kill(pid, SIGSTOP);
+  EXPECT_TRUE(within(60s, [&] {
+    return text(second.log).find("1 of 3 hosts hear nothing of run not-lost; 2 are needed") != std::string::npos;
+  })) << text(second.log);
+  for (const pid_t pid : stopped) ::kill(pid, SIGCONT);
+  EXPECT_TRUE(within(60s, [&] { return text(second.log).find("run not-lost is heard again") != std::string::npos; }))
+      << text(second.log);
+  const int step = step_of(run_dir);
+  EXPECT_TRUE(reaches_step(process, run_dir, step + 3)) << text(output()) << logs(run_dir);
+  EXPECT_EQ(json(second.copy() / "standby.json")["taken"], false);
+  // A run that was interrupted has given its hosts back, and waits for its own machine.
+  process.signal(SIGTERM);
+  EXPECT_EQ(process.wait(), 75) << text(output());
+  EXPECT_THAT(text(second.log), HasSubstr("run not-lost is over"));
+  expect_books_to_agree(run_dir);
+}
+
 TEST_F(StandbyRun, what_does_not_fit_is_refused_by_name) {
   const auto refused = [&](const Arguments& arguments, const std::string& words) {
     EXPECT_EQ(tandem(arguments), 2) << text(output());
@@ -253,7 +318,17 @@ TEST_F(StandbyRun, what_does_not_fit_is_refused_by_name) {
           "\"tcp://127.0.0.1:1\" is not in run.hosts");
   refused({"run", config, "--dry-run", "run.hosts=[tcp://127.0.0.1:2]", "run.key=k", "run.standby=tcp://127.0.0.1:2",
            "run.standby_takes_over=majority"},
-          "run.standby_takes_over: a standby that takes over by itself");
+          "run.standby_takes_over: a majority needs 3 hosts or more, and run.hosts names 1");
+  const Arguments three = {"run",
+                           config,
+                           "--dry-run",
+                           "run.key=k",
+                           "run.standby_takes_over=majority",
+                           "run.hosts=[tcp://127.0.0.1:2,tcp://127.0.0.1:3,tcp://127.0.0.1:4]"};
+  refused(three, "run.standby_takes_over: the run has no standby that could take it over");
+  Arguments going_on = three;
+  going_on.insert(going_on.end(), {"run.standby=tcp://127.0.0.1:2", "run.standby_lost=go_on"});
+  refused(going_on, "run.standby_takes_over: with run.standby_lost=go_on");
   refused({"run", "--take-over", root().string(), "run.standby="}, "is no copy that a host keeps of a run");
   refused({"run", config, "--take-over", root().string()}, "leave out " + config);
   refused({"run", config, "--accept-loss"}, "--accept-loss is for --take-over");

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
+
 namespace tandem::hosts {
 namespace {
 
@@ -35,6 +37,20 @@ TEST(HostProtocol, a_beat_and_a_state_come_as_they_were_said) {
   EXPECT_TRUE(state.is_draining);
   EXPECT_EQ(state.processes.at(0).log.size(), 3u);
   EXPECT_EQ(state.processes.at(0).signal, 9);
+}
+
+TEST(HostProtocol, a_silence_comes_as_it_was_said_and_is_a_time) {
+  EXPECT_TRUE(std::holds_alternative<AskSilence>(*through_wire(AskSilence{})));
+  const auto said = [](double seconds) {
+    wire::Outgoing message;
+    write_answer(1, Silence{.seconds = seconds, .is_over = true}, message.body().initHostAnswer());
+    return read_answer(message.body().asReader().getHostAnswer());
+  };
+  const auto silence = said(2.5);
+  ASSERT_TRUE(silence);
+  EXPECT_EQ(std::get<Silence>(*silence).seconds, 2.5);
+  EXPECT_TRUE(std::get<Silence>(*silence).is_over);
+  for (const double wrong : {-1.0, std::nan(""), HUGE_VAL}) EXPECT_FALSE(said(wrong)) << wrong;
 }
 
 TEST(HostProtocol, paths_that_lead_out_of_the_home_and_too_much_of_anything_are_refused) {
