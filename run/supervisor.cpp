@@ -168,6 +168,8 @@ void Supervisor::lose_directory(std::string how) {
   apply(Supervision::DirectoryLost{std::move(how)});
 }
 
+void Supervisor::give_up(std::string why) { apply(Supervision::GivenUp{std::move(why)}); }
+
 void Supervisor::interrupt(Supervision::Interrupted how) { apply(how); }
 
 void Supervisor::apply(Supervision::Event event) {
@@ -249,7 +251,7 @@ void Supervisor::receive() {
     report_ = std::move(*parsed);
     note_failures();
     if (const auto why = report_.find("given_up"); why != report_.end() && why->is_string())
-      apply(Supervision::GivenUp{why->get<std::string>()});
+      give_up(why->get<std::string>());
     else
       apply(read_report(report_, supervision_.roles()));
   }

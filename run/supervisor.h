@@ -45,6 +45,8 @@ class Supervisor {
 
   // Another machine has the run directory now: the run has failed, and nothing is written there any more.
   void lose_directory(std::string how);
+  // Going on is of no use; the run ends as failed, and says why.
+  void give_up(std::string why);
 
   // Puts a line into the log and the notes.
   void note(std::string text);

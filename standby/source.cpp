@@ -198,6 +198,7 @@ Source::Turn Source::on(const Answer& answer, Time now) {
     while (!under_way_.empty() && under_way_.front().number <= answer.number) {
       fruitless_ = 0;
       held_ = std::max(held_, under_way_.front().mark);
+      if (under_way_.front().bytes > 0) trouble_ = Status();
       under_way_bytes_ -= under_way_.front().bytes;
       last_progress_ = now;
       under_way_.pop_front();
@@ -209,6 +210,8 @@ Source::Turn Source::on(const Answer& answer, Time now) {
 }
 
 void Source::settle(Turn& turn) {
+  // A host with a full disk answers, and takes what needs no room: it is back once it takes bytes again.
+  if (!trouble_.ok() && held_ < mark_) return;
   trouble_ = Status();
   state_ = held_ >= mark_ ? State::kWhole : State::kCopying;
   if (state_ == State::kWhole && std::exchange(was_lost_, false))

@@ -62,16 +62,20 @@ struct Launching {
   run::Launcher& launcher() { return hosts ? static_cast<run::Launcher&>(*hosts) : local; }
 };
 
+void write_failure(const fs::path& run_dir, const Status& failure) {
+  const SystemClock clock;
+  const Json record = {
+      {"reason", failure.to_string()}, {"time", clock.unix_seconds()}, {"exit", exit_code_of(failure)}};
+  (void)write_file(run_dir / "failure.json", with_format(record, dashboard::kFailureFormat).dump(2) + "\n");
+}
+
 // For job scripts, whose output may be lost: why there is no run in --run-dir, in failure.json.
 void record_failure(const RunOptions& options, const Status& failure) {
   const fs::path run_dir = options.run_dir;
   if (run_dir.empty()) return;
   const auto claim = run::claim_run_dir(run_dir);
   if (!claim) return;  // another process has it, and its failures are its own
-  const SystemClock clock;
-  const Json record = {
-      {"reason", failure.to_string()}, {"time", clock.unix_seconds()}, {"exit", exit_code_of(failure)}};
-  (void)write_file(run_dir / "failure.json", with_format(record, dashboard::kFailureFormat).dump(2) + "\n");
+  write_failure(run_dir, failure);
 }
 
 constexpr Duration kStandbyPatience = std::chrono::seconds(5);
@@ -217,7 +221,7 @@ bool watch(RunStart& start, Launching& launching, standby::Replicator* standby, 
     if (const Status lost = start.claim->check(); !lost.ok()) supervisor.lose_directory(lost.message());
     if (const std::string taken = taken_over(launching, standby); !taken.empty() && !is_taken_over) {
       is_taken_over = true;
-      supervisor.lose_directory(taken);
+      supervisor.give_up(taken);
     }
     if (disk.has_run_out()) {
       screen.note(disk.why().message());
@@ -313,9 +317,12 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
   floors.end();
 
   if (is_taken_over) {
-    return fail(Status::unfit(supervisor.failure())
-                    .at(run_dir.string())
-                    .hint("it goes on there; what is here is of no more use to it"));
+    const Status fenced = Status::unfit(supervisor.failure())
+                              .at(run_dir.string())
+                              .hint("it goes on there; what is here is of no more use to it");
+    write_failure(run_dir, fenced);
+    failure_recorded = true;
+    return fail(fenced);
   }
   if (!supervisor.holds_directory()) {
     return fail(Status::unavailable(supervisor.failure())

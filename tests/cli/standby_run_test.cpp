@@ -136,6 +136,8 @@ TEST_F(StandbyRun, an_old_side_that_was_only_away_ends_by_itself_and_has_trained
   for (const pid_t pid : stopped) ::kill(pid, SIGCONT);
   EXPECT_EQ(process.wait(60s), 3) << text(output()) << logs(run_dir);
   EXPECT_THAT(text(output()), HasSubstr("the run was taken over at"));
+  EXPECT_EQ(json(run_dir / "status.json")["end"], "failed");
+  EXPECT_THAT(text(run_dir / "failure.json"), HasSubstr("the run was taken over at"));
   EXPECT_LE(step_of(run_dir), trained + 1) << "what both sides had is carried out; nothing more is trained";
   taking.signal(SIGTERM);
   EXPECT_EQ(taking.wait(), 75) << text(root() / "away.out");

@@ -210,6 +210,45 @@ TEST_F(SourceTest, a_standby_that_is_lost_is_named_and_waited_for) {
   EXPECT_THAT(news_, HasSubstr("is back, and has everything again"));
 }
 
+TEST_F(SourceTest, a_standby_without_room_is_lost_until_it_takes_bytes_again_and_says_so_once) {
+  Source source(terms());
+  FakeKeeper keeper;
+  talk(source, keeper);
+  files_["a"] = "abc";
+  const uint64_t mark = source.extend("a", 3);
+  for (int i = 0; i < 20; ++i, now_ += 1s) {
+    auto turn = source.tick(now_);
+    note(turn);
+    while (!turn.requests.empty()) {
+      std::vector<Request> more;
+      for (const Request& request : turn.requests) {
+        const bool needs_room = std::holds_alternative<Extend>(request.op);
+        const auto answer =
+            needs_room ? Answer{.life = request.life, .what = Refused{Status::exhausted("No space left on device")}}
+                       : keeper.on(request, "");
+        if (!answer) continue;
+        auto next = source.on(*answer, now_);
+        note(next);
+        std::move(next.requests.begin(), next.requests.end(), std::back_inserter(more));
+      }
+      turn.requests = std::move(more);
+      if (i > 0) {
+        EXPECT_EQ(source.shown_state(), "lost");
+      }
+    }
+  }
+  EXPECT_FALSE(source.covers(mark));
+  const std::string kWords = "the standby far:1 cannot keep the copy: No space left on device\n";
+  EXPECT_EQ(news_, kWords);
+  EXPECT_EQ(source.trouble().message(), "No space left on device");
+  now_ += 2s;
+  talk(source, keeper);
+  EXPECT_TRUE(source.covers(mark));
+  EXPECT_EQ(source.shown_state(), "up");
+  EXPECT_TRUE(source.trouble().ok());
+  EXPECT_EQ(news_, kWords + "the standby far:1 is back, and has everything again\n");
+}
+
 TEST_F(SourceTest, an_idle_standby_that_is_lost_is_found) {
   Source source(terms());
   FakeKeeper keeper;
