@@ -6,6 +6,8 @@
 #include <thread>
 
 #include "base/digest.h"
+#include "base/folder_lock.h"
+#include "base/json_file.h"
 #include "base/json_line.h"
 #include "base/text.h"
 #include "cli/command.h"
@@ -28,6 +30,7 @@ constexpr double kLeaseSeconds = 20;
 constexpr Duration kAway = 60s;
 // The same before it has answered once: its address may be wrong.
 constexpr Duration kFirstAnswer = 10s;
+constexpr int kPromotionFormat = 1;
 
 struct PromoteOptions {
   std::string checkpoint, server, model, suite, against, out, key_variable = "TANDEM_ADMIN_KEY";
@@ -38,28 +41,32 @@ struct PromoteOptions {
   bool json = false;
 };
 
-// Where the command is, and what was decided: OUT/promotion.json; each step of it a line of OUT/audit.jsonl.
+// Where the command is, and what was decided: OUT/promotion.json; each step of it a line of OUT/audit.jsonl. One
+// command at a time has the folder.
 class PromotionFolder {
  public:
-  // kInvalid where the folder is of another promotion.
+  // kInvalid where the folder is of another promotion, and where another command has it.
   static Result<PromotionFolder> open(const fs::path& path, const Json& identity) {
     TRY(make_directories(path));
-    PromotionFolder folder(path, identity);
+    auto lock = FolderLock::claim(path, SystemClock());
+    if (!lock && lock.error().code() == Code::kInvalid)
+      return fail(std::move(lock).error().hint("wait for its end, or name another folder with --out"));
+    PromotionFolder folder(path, identity, TRY(std::move(lock)));
     std::error_code error;
     if (!fs::exists(path / "promotion.json", error)) return folder;
-    const auto json = parse_json(TRY(read_file(path / "promotion.json", uint64_t{1} << 20)));
+    const Json json = TRY(read_json_file(path / "promotion.json", kPromotionFormat, uint64_t{1} << 20));
     const auto text = (path / "promotion.json").string();
-    if (!json || !json->is_object() || !json->contains("identity") || !json->contains("stage") ||
-        !(*json)["stage"].is_number_unsigned() || !json->contains("verdict") || !json->contains("suite_passed") ||
-        !(json->at("verdict").is_null() ||
-          (json->at("verdict").is_string() && json->contains("says") && json->at("says").is_string())))
+    if (!json.contains("identity") || !json.contains("stage") || !json["stage"].is_number_unsigned() ||
+        !json.contains("verdict") || !json.contains("suite_passed") ||
+        !(json.at("verdict").is_null() ||
+          (json.at("verdict").is_string() && json.contains("says") && json.at("says").is_string())))
       return fail(Status::invalid("is no record of a promotion").at(text));
-    if ((*json)["identity"] != identity) {
-      return fail(Status::invalid(fmt::format("is of another promotion: {}", dump_json((*json)["identity"])))
+    if (json["identity"] != identity) {
+      return fail(Status::invalid(fmt::format("is of another promotion: {}", dump_json(json["identity"])))
                       .at(text)
                       .hint("name another folder with --out"));
     }
-    folder.state_ = *json;
+    folder.state_ = json;
     return folder;
   }
 
@@ -79,7 +86,8 @@ class PromotionFolder {
   Status note(const char* what, const std::string& says) { return change(what, Json::object(), says, Json()); }
 
  private:
-  PromotionFolder(fs::path path, const Json& identity) : path_(std::move(path)) {
+  PromotionFolder(fs::path path, const Json& identity, FolderLock lock)
+      : path_(std::move(path)), lock_(std::move(lock)) {
     state_ = {{"identity", identity}, {"suite_passed", false}, {"stage", 0U}, {"verdict", nullptr}, {"says", nullptr}};
   }
   Status change(const char* what, const Json& changed, const std::string& says, const Json& figures) {
@@ -89,9 +97,10 @@ class PromotionFolder {
     const FileDescriptor log(::open((path_ / "audit.jsonl").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
     if (!log) return Status::from_errno((path_ / "audit.jsonl").string(), errno);
     TRY(write_all(log.get(), dump_json_line(line) + "\n", (path_ / "audit.jsonl").string()));
-    return write_file(path_ / "promotion.json", dump_json(state_) + "\n");
+    return write_file(path_ / "promotion.json", dump_json(with_format(state_, kPromotionFormat)) + "\n");
   }
   fs::path path_;
+  FolderLock lock_;
   Json state_;
 };
 
@@ -228,14 +237,22 @@ Result<int> try_on_traffic(const PromoteOptions& o, const Checkpoint& checkpoint
       case Kind::kBack: {
         line.wipe();
         const bool promote = step.kind == Kind::kPromote;
-        TRY(client.end(promote));
+        const auto ended = client.end(promote);
+        if (!ended && is_of_absence(ended.error())) {
+          // Whether it heard is seen once it is back: it serves the candidate then, or the trial begins anew.
+          trial.reset();
+          break;
+        }
+        TRY(ended);
         TRY(folder.note_verdict(promote ? "promoted" : "refused", step.says, figures));
         return finish(folder, o.json);
       }
       case Kind::kUndecided:
-        TRY(client.end(false));
+        // One that is away gives the share back by itself.
+        if (const auto ended = client.end(false); !ended && !is_of_absence(ended.error())) return fail(ended.error());
         return undecided(step.says);
     }
+    if (!trial) continue;
     // Its lease is renewed; where it has ended meanwhile, the next turn sees why.
     if (const auto renewed = client.share(trial->share(), trial->shadow(), kLeaseSeconds);
         !renewed && is_of_absence(renewed.error()))

@@ -185,6 +185,22 @@ TEST_F(Promote, who_asks_for_the_same_candidate_while_it_is_loaded_waits_for_it)
   EXPECT_EQ(loaded, 8);
 }
 
+TEST_F(Promote, a_second_command_on_one_folder_is_refused_with_the_first_ones_process) {
+  start_server();
+  start_traffic();
+  const auto first = trial_without_end();
+  ASSERT_TRUE(within(60s, [&] { return state()["share"] == 0.5; })) << text(output());
+  Arguments again = promotion();
+  again.insert(again.begin(), TANDEM_BINARY);
+  Process second(again, root() / "second.out");
+  EXPECT_EQ(second.wait(60s), 2) << text(root() / "second.out");
+  EXPECT_THAT(text(root() / "second.out"), HasSubstr(fmt::format("process {}", first->pid())));
+  EXPECT_THAT(text(root() / "second.out"), HasSubstr("name another folder with --out"));
+  first->signal(SIGINT);
+  EXPECT_EQ(first->wait(), 75) << text(output());
+  EXPECT_EQ(json(root() / "promotion" / "promotion.json")["format"], 1);
+}
+
 TEST_F(Promote, a_version_whose_answers_are_of_less_use_goes_back_with_the_figures) {
   start_server();
   const double before = first_logprob(post("/v1/chat/completions", asked("a")));
