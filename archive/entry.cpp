@@ -20,7 +20,7 @@ namespace {
 constexpr int kDepth = 4;
 constexpr size_t kMostFolders = 100'000;
 constexpr uint64_t kMostSummary = 64 << 20;
-// Of a ledger that is read for a line of a list, and of the end of metrics.jsonl that is.
+// Most bytes of a ledger, and of the end of metrics.jsonl, that are read for a line of a list.
 constexpr uint64_t kMostLedger = 64 << 20, kMetricsEnd = 4 << 20;
 constexpr double kMostSeconds = 1e11;  // a time beyond it was not written by a clock
 

@@ -38,7 +38,7 @@ std::vector<double> subset_advantages(std::span<const double> rewards, size_t k,
   over_subsets([&](double share, double largest) { squares += share * (largest - mean) * (largest - mean); });
   const double deviation = std::sqrt(squares) + std_epsilon;
   std::vector<double> advantages(n);
-  // Of the subsets with the sample at `place`: `own` is the share in which it is the largest, `above` the sum over
+  // Over the subsets with the sample at `place`: `own` is the share in which it is the largest, `above` the sum over
   // those in which a later one is.
   double own = 1, share = number(k - 1) / number(n - 1), above = 0;
   for (size_t place = n; place >= 1; --place) {

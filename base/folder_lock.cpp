@@ -121,7 +121,7 @@ struct FolderLock::State {
     if (record && is_ours()) ::unlinkat(lock.get(), kRecord, 0);  // wherever it was moved to
   }
 
-  // Of one length, so that counting needs no more room on the disk.
+  // The text has one length, so that counting needs no more room on the disk.
   std::string text() const { return fmt::format("{}, \"count\": {:>20}}}\n", head, count); }
 
   bool is_ours() const {

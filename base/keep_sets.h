@@ -29,7 +29,7 @@ struct KeepSets {
   void resize(size_t tokens) {
     if (!empty()) counts.resize(tokens, 0);
   }
-  // Of one token more.
+  // Adds the kept tokens of one token more.
   void append(std::span<const int32_t> kept) {
     if (empty()) return;
     counts.push_back(static_cast<uint32_t>(kept.size()));
@@ -41,7 +41,7 @@ struct KeepSets {
   bool fits(std::span<const int32_t> tokens) const;
 };
 
-// Of one token, at most, before compression: a set of `count` of a vocabulary.
+// Most bytes of one token before compression: a set of `count` of a vocabulary.
 constexpr size_t most_keep_bytes(size_t count, size_t vocabulary) {
   return count + vocabulary / 128 + vocabulary / 16384 + 8;
 }

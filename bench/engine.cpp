@@ -49,7 +49,7 @@ Result<double> prefill_seconds(const std::shared_ptr<const model::Weights>& weig
   });
 }
 
-// Of decoding: a step's seconds, and how many of all steps were graphs of a device.
+// A measurement of decoding: a step's seconds, and how many of all steps were graphs of a device.
 struct Decoding {
   double seconds = 0;
   model::GraphCounters graphs;

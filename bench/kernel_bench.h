@@ -29,9 +29,9 @@ struct KernelBench {
   const ProductShape shape;  // to measure alone; of zeros: those that matter
   std::vector<Figure>& figures;
 
-  // Of this many products and, unless the caches hold them, bytes that are read: what takes longer is the limit.
+  // A product of so many operations and, unless the caches hold them, bytes that are read: the slower is the limit.
   void add_product(std::string name, double flops, double bytes, double seconds);
-  // Of this many bytes, read and written.
+  // Work that reads and writes this many bytes.
   void add_bytes(std::string name, double bytes, double seconds);
 };
 

@@ -67,7 +67,7 @@ class AttentionBench {
       runs_.push_back({i % sequences * rows, rows, length - rows, own});
     }
   }
-  // Of one layer, then of the next.
+  // Runs one layer, then the next.
   Status run(kernels::Stream& stream) {
     const size_t sequences = runs_.size() / layers_;
     layer_ = (layer_ + 1) % layers_;

@@ -230,7 +230,7 @@ Result<std::vector<Figure>> bench_weights(const Settings& settings) {
     rounds.changed.push_back(changed_share(blocks, before, training.weights().wire()));
   }
   const auto bytes = static_cast<double>(blocks.bytes());
-  // Of so many passes over the weights in the time of a step.
+  // A figure for so many passes over the weights in the time of a step.
   const auto figure = [&](const char* name, double milliseconds) { return Figure{name, milliseconds, "ms", 0, ""}; };
   const auto speed = [&](const char* name, int passes, double milliseconds) {
     return Figure{name, bytes / milliseconds / 1e6, "GB/s", bandwidth / passes / 1e9, "memory"};

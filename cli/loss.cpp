@@ -148,7 +148,7 @@ class BatchReader {
     return {};
   }
 
-  // Of each row the state before each of its turns.
+  // Reads for each row the state before each of its turns.
   Status read_anchors() {
     const Json* const list = given("anchors");
     if (list == nullptr) return {};
@@ -163,7 +163,7 @@ class BatchReader {
     return {};
   }
 
-  // Of each row the number of its trunk, and how many of its tokens that count belong to it; null: it has none.
+  // Reads for each row the number of its trunk, and how many of its counted tokens belong to it; null: it has none.
   Status read_trunks() {
     const Json* const list = given("trunks");
     if (list == nullptr) return {};
@@ -183,7 +183,7 @@ class BatchReader {
     return {};
   }
 
-  // Of each name a number of each row's episode; null: it has none.
+  // Reads for each name a number of each row's episode; null: it has none.
   Status read_metrics() {
     const Json* const metrics = given("metrics");
     if (metrics == nullptr) return {};

@@ -26,7 +26,7 @@ std::string path_of(const CLI::App& app, const char* separator) {
                                      : path_of(*app.get_parent(), separator) + separator + app.get_name();
 }
 
-// Of roff: a line that begins with a dot or an apostrophe would be a request, and '-' a hyphen.
+// Escapes for roff: a line that begins with a dot or an apostrophe would be a request, and '-' a hyphen.
 std::string roff_text(std::string_view text) {
   std::string result;
   bool begins = true;

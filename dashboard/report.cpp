@@ -219,7 +219,7 @@ std::string heldout_chart(const RunFiles& run, const Json& summary) {
                      .percent = true});
 }
 
-// Of steps of several updates: how far the last one was from the policy before the step.
+// A chart for steps of several updates: how far the last one was from the policy before the step.
 std::string updates_chart(const RunFiles& run) {
   std::vector<std::pair<double, double>> distance;
   for (const Json& line : run.steps) {

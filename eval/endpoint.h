@@ -26,8 +26,8 @@ struct EndpointTerms {
   Duration request_limit = std::chrono::seconds(600);
 };
 
-// Of the suite, but for the model's name where that is empty. kInvalid where the variable of the key is not set, or an
-// URL is none.
+// The suite's terms, but for the model's name where that is empty. kInvalid where the variable of the key is not set,
+// or an URL is none.
 Result<EndpointTerms> endpoint_terms(const Suite& suite);
 
 // The name of the only model that a server has. kInvalid where it has several, kUnavailable where it does not answer.

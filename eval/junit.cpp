@@ -24,7 +24,7 @@ std::string property(std::string_view name, std::string_view value) {
   return fmt::format("      <property name=\"{}\" value=\"{}\"/>\n", xml(name), xml(value));
 }
 
-// Of each sample, in a line.
+// A line with the outcome of each sample.
 std::string samples_text(const TaskNight& task) {
   std::string text;
   for (const auto& sample : task.samples) {

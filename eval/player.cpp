@@ -19,7 +19,7 @@ namespace {
 using rollout::AgentEnd;
 using rollout::Outcome;
 
-// Of a conversation: no turn begins once the tokens of a sample are used up.
+// The model of a conversation in which no turn begins once the tokens of a sample are used up.
 class BoundedModel final : public rollout::AgentModel {
  public:
   BoundedModel(rollout::AgentModel& model, uint64_t most) : model_(model), most_(most) {}

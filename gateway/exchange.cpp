@@ -8,11 +8,11 @@ namespace tandem::gateway {
 namespace {
 
 constexpr size_t kLargestAnswer = size_t{64} << 20;
-// Of a client's headers, those that an upstream gets.
+// A client's headers that an upstream gets.
 constexpr const char* kPassedUp[] = {"accept",       "anthropic-version", "anthropic-beta",
                                      "openai-beta",  "traceparent",       "tracestate",
                                      "x-request-id", "x-tandem-session",  "idempotency-key"};
-// Of an upstream's.
+// An upstream's headers that a client gets.
 constexpr const char* kPassedDown[] = {"content-type", "content-encoding",     "x-request-id",
                                        "request-id",   "openai-processing-ms", "retry-after"};
 

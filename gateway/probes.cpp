@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kLargestModelList = size_t{4} << 20;  // bytes
 constexpr size_t kMostModels = 4096, kLongestModel = 512;
 
-// Of a list that is foreign: it comes into logs.
+// Whether a name of a foreign list may be a model's: it comes into logs.
 bool is_model_name(std::string_view name) {
   const auto is_control = [](unsigned char c) { return c < ' ' || c == 0x7f; };
   return !name.empty() && name.size() <= kLongestModel && std::ranges::none_of(name, is_control);
@@ -81,7 +81,7 @@ Result<std::vector<std::string>> Probes::names_of(const Answer& answer, const St
   UpstreamTerms& terms = upstreams_[answer.upstream];
   const auto has = [&](const std::string& name) { return std::ranges::find(theirs, name) != theirs.end(); };
   if (!terms.rename.empty() && !theirs.empty()) {
-    // Of several models: the one that is called so, else the first.
+    // The model that is called so is taken, else the first.
     terms.models = {{terms.rename, has(terms.rename) ? terms.rename : theirs.front()}};
   }
   if (terms.models.empty()) return theirs;

@@ -284,8 +284,8 @@ void Router::fail_one(const Failed& failed, Time now, Actions& actions) {
   end(failed.request, now, actions);
 }
 
-// Of an upstream that is told of: what nobody has heard anything of is sent again when it is back, once. After a second
-// loss it is refused, when the upstream's owner has said why.
+// Whether a request waits for an upstream that is told of: what nobody has heard of is sent again when it is back,
+// once. A loss it is refused, when the upstream's owner has said why.
 bool Router::waits_again(const Failed& failed, Request& request, Time now) {
   if (failed.failure == Failure::kMissing || failed.failure == Failure::kOverloaded) return false;
   // One that could not be connected to has not had it.

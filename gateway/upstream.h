@@ -21,7 +21,7 @@ struct UpstreamTerms {
   std::string key;     // that it asks for; empty: none. Never shown.
   int slots = 64;      // requests that it has at once, at most
   double requests_per_minute = 0, tokens_per_minute = 0;  // of ours to it; 0: no limit
-  // Of a process of this server (gateway/processes.h): the names of its model, the first of which it is called by. Its
+  // The names of the model of a process of this server (gateway/processes.h), the first of which it is called by. Its
   // answers are passed on as they are, refusals as well. Empty: a server of its own.
   std::vector<std::string> names = {};
   bool is_ours() const { return !names.empty(); }

@@ -45,7 +45,7 @@ class AutoTakeOver {
   // Asks, hears answers, goes on with what is to be taken over. Returns at once.
   void turn();
 
-  // Of runs that were taken over: asks them to save a checkpoint and end.
+  // Asks runs that were taken over to save a checkpoint and end.
   void drain();
   bool is_running() const;  // one of them
 

@@ -103,7 +103,7 @@ class Lender {
   }
 
   void receive() {
-    // Of beats that have piled up the last one counts: what the others wanted may be over.
+    // The last of several beats that have piled up counts: what the others wanted may be over.
     std::map<std::string, wire::Incoming> beats;
     for (int i = 0; i < 256; ++i) {
       auto message = socket_.receive();

@@ -43,7 +43,7 @@ class RunsHeard {
   Time begun_, last_tick_;
 };
 
-// Of one run: whether its standby goes on with it.
+// Whether the standby of one run goes on with it.
 class MajorityWatch {
  public:
   enum class State : uint8_t {

@@ -28,7 +28,7 @@ Status check_ids(const char* operation, const int32_t* ids, int rows, int top_k,
   return {};
 }
 
-// Of rows that have some.
+// Checks rows that have experts given.
 Status check_given(const Route& r) {
   for (int64_t row = 0; row < r.rows; ++row) {
     const int32_t* const ids = r.given + row * r.top_k;

@@ -56,7 +56,7 @@ Status lm_head(Stream& stream, const LmHead& arguments, std::span<const TokenPic
 Status lm_head(Stream& stream, const BasicLmHead<float>& arguments, std::span<const TokenPick> picks,
                std::span<float> logprobs);
 
-// Of one row, as lm_head has stored it: what its log_sum is where these tokens alone are kept, to the bit. `kept` is
+// The log_sum of one row, as lm_head has stored it, where these tokens alone are kept, to the bit. `kept` is
 // ascending, not empty, and inside the row: kInvalid.
 Result<float> kept_log_sum(const Stream& stream, std::span<const float> logits, std::span<const int32_t> kept);
 

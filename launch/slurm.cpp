@@ -9,7 +9,7 @@
 namespace tandem::launch {
 namespace {
 
-// Of the head: a value with blanks in double quotes, as sbatch reads it.
+// A line of the head: a value with blanks in double quotes, as sbatch reads it.
 std::string directive(std::string_view option, std::string_view value) {
   const bool plain = value.find_first_of(" \t'\"\\") == std::string_view::npos;
   return fmt::format("#SBATCH --{}={}\n", option, plain ? std::string(value) : fmt::format("\"{}\"", value));

@@ -18,7 +18,7 @@ class ChangedPlaces {
     results_.push_back(result);
   }
 
-  // Of a place of the result; within a part the nearest there is of it.
+  // The nearest place of the source for a place of the result, within its part.
   size_t source(size_t result) const {
     const auto next = std::upper_bound(results_.begin(), results_.end(), result);
     if (next == results_.end()) return sources_.back();

@@ -100,7 +100,7 @@ struct Plan {
 
 struct Answer {
   std::vector<kernels::Sampled> draws;  // token -1: its mask allowed none
-  // Of each draw that asks for it the tokens that it was drawn from, ascending; empty: all. Empty where no draw asks.
+  // The tokens that each draw that asks for it was drawn from, ascending; empty: all. Empty where no draw asks.
   std::vector<std::vector<int32_t>> kept;
   std::vector<float> picks;
   std::vector<int32_t> likeliest;

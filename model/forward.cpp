@@ -183,7 +183,7 @@ class Forward::InferenceOps final : public LayerOps<T>, public Pass {
     if (memory.size() < static_cast<size_t>(rows) * columns) memory.resize(static_cast<size_t>(rows) * columns);
     return {memory.data(), rows, columns, buffer};
   }
-  // Of the layer at hand.
+  // Records the routes of the layer at hand.
   void record_routes() {
     const size_t layer = recorded_layers_++, top_k = route_shape_.top_k, width = route_shape_.row_bytes();
     for (size_t row = 0; row < static_cast<size_t>(routes_.rows); ++row) {

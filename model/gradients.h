@@ -23,7 +23,7 @@ Status linear_backward(kernels::Stream& stream, const Weights& weights, int weig
 Status grouped_linear_backward(kernels::Stream& stream, const Weights& weights, int parameter,
                                kernels::GroupedGemm arguments);
 
-// Of the products of latent attention with the parts of key_value_up, head by head: `queries` of the absorbed rows,
+// For the products of latent attention with the parts of key_value_up, head by head: `queries` of the absorbed rows,
 // `values` of the rest.
 Status latent_queries_backward(kernels::Stream& stream, const Weights& weights, int layer,
                                kernels::BatchedGemm arguments);

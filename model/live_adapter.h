@@ -28,9 +28,9 @@ namespace tandem::model {
 
 class LiveAdapter {
  public:
-  // Of the format of `weights`, which it does not keep. kInvalid where the model has no such matrix, where a factor is
-  // no finite number, and of experts, routers, the head and the inner matrices of latent attention: those can only be
-  // merged.
+  // An adapter in the format of `weights`, which it does not keep. kInvalid where the model has no such matrix, where a
+  // factor is no finite number, and of experts, routers, the head and the inner matrices of latent attention: those can
+  // only be merged.
   static Result<std::shared_ptr<const LiveAdapter>> create(kernels::Stream& stream, const Adapter& adapter,
                                                            const Weights& weights);
 

@@ -29,7 +29,7 @@ class Panels {
   }
   const kernels::bf16* packed_transposed(int parameter) const { return weights_.transposed_[parameter].data(); }
 
-  // Of a parameter with `absorbed_rows`, the panels of a group: those of the transpose of these rows, then those of the
+  // The panels of a group of a parameter with `absorbed_rows`: those of the transpose of these rows, then those of the
   // rest. The next group's begin `stride` elements behind them.
   template <typename T>
   struct Split {
@@ -43,7 +43,7 @@ class Panels {
     const T* const panels = weights_.in<T>().packed[parameter].data();
     return {panels, panels + absorbed, absorbed + rest};
   }
-  // Of the backward pass: those of these rows themselves, then those of the transpose of the rest.
+  // For the backward pass: the panels of these rows themselves, then those of the transpose of the rest.
   Split<kernels::bf16> split_transposed(int parameter) const {
     const auto [absorbed, rest] = weights_.transposed_split_sizes(parameter);
     const kernels::bf16* const panels = weights_.transposed_[parameter].data();

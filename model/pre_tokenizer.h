@@ -29,7 +29,7 @@ struct Metaspace {
   Prepend prepend = Prepend::kAlways;
   bool split = true;  // before every space and mark
 
-  // Of a pre-tokenizer or a decoder of type Metaspace.
+  // Reads a pre-tokenizer or a decoder of type Metaspace.
   static Result<Metaspace> from_json(const Json& json);
 
   // Whether `piece`, which is not empty, gets a mark first. `at_start`: it begins where the whole text does.
@@ -57,7 +57,7 @@ class PreTokenizer {
 
  private:
   Status add(const Json& json);
-  // Of any type but Sequence, ByteLevel and Metaspace.
+  // Reads any type but Sequence, ByteLevel and Metaspace.
   static Result<std::unique_ptr<PreTokenizerStep>> step_of(const std::string& type, const Json& json);
   std::vector<std::unique_ptr<PreTokenizerStep>> steps_;
   bool byte_level_ = false;

@@ -33,7 +33,7 @@ struct RopeConfig {
   friend bool operator==(const RopeConfig&, const RopeConfig&) = default;
 };
 
-// Of a config.json, all but `interleaved`. `partial` is the share of a head that rotates where the config does not say,
+// All of a config.json but `interleaved`. `partial` is the share of a head that rotates where the config does not say,
 // of families that rotate a part; the others refuse another share than all of it.
 Result<RopeConfig> read_rope(const Json& config, int max_positions, std::optional<double> partial);
 

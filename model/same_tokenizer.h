@@ -9,8 +9,8 @@
 
 namespace tandem::model {
 
-// Of the tokenizers of two model directories. kInvalid names both, with the first token that differs; `other` is called
-// "the WHAT".
+// Compares the tokenizers of two model directories. kInvalid names both, with the first token that differs; `other` is
+// called "the WHAT".
 Status check_same_tokenizer(const fs::path& other, const fs::path& model, std::string_view what);
 
 }  // namespace tandem::model

@@ -18,8 +18,8 @@ class TextEncoder {
  public:
   // A Hugging Face directory. kInvalid where tokenizer and encoder do not belong together.
   static Result<TextEncoder> load(const fs::path& directory, kernels::Stream& stream);
-  // Of the files that an embedding depends on: two directories with the same one give the same vectors. Reads them all,
-  // and loads nothing.
+  // The digest of the files that an embedding depends on: two directories with the same one give the same vectors.
+  // Reads all, and loads nothing.
   static Result<Digest> identity(const fs::path& directory);
 
   const EncoderConfig& config() const { return encoder_.config(); }

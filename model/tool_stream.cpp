@@ -191,7 +191,7 @@ void ToolStream::tell_end(const ParsedMessage& parsed, size_t entry, size_t offs
     event.call.begin += offset;
     event.call.end += offset;
     if (!begun_) events_.push_back({.kind = ToolEvent::kCallBegun, .number = count_, .text = event.call.name});
-    // Of a call that only the end of the text ends, arguments may be missing. A whole object is the beginning of none.
+    // A call that only the end of the text ends may lack arguments. A whole object is the beginning of none.
     const std::string arguments = dump_json(event.call.arguments);
     const auto told = call_ ? std::string_view(call_->arguments()).substr(0, told_arguments_) : std::string_view();
     if (arguments.size() > told.size() && arguments.starts_with(told)) {

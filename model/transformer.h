@@ -40,7 +40,7 @@ class BasicOps {
   virtual Result<Tensor> norm_onto(const Tensor& x, int weight, const Tensor& residual) = 0;  // residual + norm of x
   virtual Result<Tensor> head_norm(const Tensor& qkv, int query_weight, int key_weight) = 0;
   virtual Result<Tensor> attention(const Tensor& qkv, int layer) = 0;  // RoPE, then attention
-  // Of latent attention (latent.h): what one product made of the states into rows of queries and keys as `attention`
+  // For latent attention (latent.h): what one product made of the states into rows of queries and keys as `attention`
   // takes them, and what heads gathered of the latents into their values.
   virtual Result<Tensor> expand_latents(const Tensor& compressed, int layer) = 0;
   virtual Result<Tensor> project_values(const Tensor& gathered, int layer) = 0;

@@ -142,7 +142,7 @@ class Weights {
   // All but the memory.
   static Result<Weights> lay_out(const ModelConfig& config, bool for_training, WeightFormat format);
   void lay_out_wire();
-  // Of a parameter: elements of its panels and of those of its transpose, or bytes of panels of codes.
+  // The panels of a parameter: elements of its panels and of those of its transpose, or bytes of panels of codes.
   struct Panels {
     size_t elements = 0, transposed = 0, codes = 0;
   };
@@ -159,7 +159,7 @@ class Weights {
   };
   template <typename T>
   Status build_panels(kernels::Stream& stream, std::span<const std::byte> wire);
-  // Of one parameter into `to`, whose buffers are taken where they are empty, and let go where they are not used.
+  // Packs one parameter into `to`, whose buffers are taken where they are empty, and let go where they are not used.
   template <typename T>
   Status build(kernels::Stream& stream, std::span<const std::byte> wire, size_t parameter, Built<T>& to) const;
   template <typename T>

@@ -17,7 +17,7 @@ using kernels::bf16;
 
 namespace {
 
-// Of the tensor with the scales of a quantised one.
+// The ending of the tensor with the scales of a quantised one.
 constexpr const char* kScaleSuffix = "_scale_inv";
 
 void weights_reader_assign(bf16& target, float value) { target = kernels::to_bf16(value); }

@@ -41,7 +41,7 @@ class Coordinator {
   }
 
   Status run(const std::atomic<bool>& stop) {
-    // Of steps whose trainer and coordinator were killed before their line was written.
+    // Steps may lack their line where trainer and coordinator were killed before it was written.
     for (const uint64_t step : metrics_log_.missing(ledger_.steps_trained())) carry_out(StepDone{step});
     if (settings_.standby != nullptr) (void)settings_.standby->extend("metrics.jsonl", metrics_log_.bytes());
     done_ = ledger_.finished();

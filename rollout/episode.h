@@ -62,7 +62,7 @@ class Episode {
     Duration grade_patience{};  // the same for a grade; zero: as for all else
   };
   Episode(LeaseTerms lease, const Settings& settings, Time now);
-  // Of another rollout, until the coordinator says that it is ours: it claims the episode at its first Tick.
+  // Goes on with another rollout's episode, which is not ours until the coordinator says so: claimed at the first Tick.
   Episode(Handover handover, const Settings& settings, Time now);
 
   // ---- Events ----
@@ -237,7 +237,7 @@ class Episode {
   const Json& tools() const { return opening_.tools; }  // that the model was told of, OpenAI's array
   const envs::Opening& opening() const { return opening_; }
   bool is_summarising() const { return is_summarising_; }  // what is sampled is a summary: TurnEnded has its text alone
-  // Of the step that it is at, where it is not the first of its task.
+  // The instruction of the step that it is at, where it is not the first of its task.
   const std::string& instruction() const { return instruction_; }
   uint32_t compactions() const {  // summaries that were made
     return static_cast<uint32_t>(trajectory_.later_segments.size()) + (begins_segment_ ? 1 : 0);
@@ -297,7 +297,7 @@ class Episode {
   void finish(End end, Actions& actions);
   Commit commit(Time now) const;
   Handover handover() const;
-  // Of rollout/episode_branches.cpp.
+  // In rollout/episode_branches.cpp.
   Trajectory empty_trajectory() const;
   void begin_anew(bool in_trunk, Actions& actions);
   void play_trunk_alone(std::string_view why, Actions& actions);

@@ -1,7 +1,7 @@
 // A rollout process: its episodes that begin as one.
 //
-// Of a family the one that has begun plays the trunk, or else the first; the others wait. They are found by a look at
-// all episodes in each turn of the work loop, so nothing need be told when one of them ends in any way.
+// The episode of a family that has begun plays the trunk, or else the first; the others wait. They are found by a look
+// at all episodes in each turn of the work loop, so nothing need be told when one of them ends in any way.
 #include <algorithm>
 #include <map>
 #include <utility>

@@ -79,7 +79,7 @@ Status check_teacher_of(const RunConfig& config) {
   return trainer::check_teacher(directory, TRY(model_to_check(config.model.path)), config.rollout.max_tokens);
 }
 
-// Of an episode, so that its record fits the log.
+// Most bytes of an episode's routes, so that its record fits the log.
 constexpr uint64_t kMostRouteBytes = uint64_t{192} << 20;
 
 Status check_routes(const RunConfig& config, const model::ModelConfig& model) {

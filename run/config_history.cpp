@@ -13,7 +13,7 @@
 namespace tandem::run {
 namespace {
 
-// Of trainer.*: these change no bit.
+// Keys of trainer.* that change no bit.
 constexpr std::array<std::string_view, 11> kWithoutEffect = {
     "trainer.audit_every",      "trainer.checkpoint_every", "trainer.device",
     "trainer.dynamic_sampling", "trainer.keep_checkpoints", "trainer.max_lag",

@@ -16,9 +16,9 @@
 namespace tandem::run {
 namespace {
 
-// Of a trajectory: a token's id, whether it was sampled, its logprob and version; and the record around them.
+// Bytes of a trajectory: a token's id, whether it was sampled, its logprob and version; and the record around them.
 constexpr uint64_t kTokenBytes = 17, kTrajectoryBytes = 256;
-// Of an episode in the ledger, and of a step in metrics.jsonl and logs: tiny runs had 512 bytes and 3 KB.
+// Bytes of an episode in the ledger, and of a step in metrics.jsonl and logs: tiny runs had 512 bytes and 3 KB.
 constexpr uint64_t kEpisodeRecord = 600, kStepRecord = 4'000;
 constexpr uint64_t kSlack = 1 << 20;  // report, summary, status
 

@@ -118,7 +118,7 @@ std::map<std::string, std::string> reasons_of(const RunConfig& c) {
   return reasons;
 }
 
-// Of a line of algorithm.kinds.
+// Checks a line of algorithm.kinds.
 std::vector<std::string> without_effect(const RunConfig& config, const std::string& line) {
   auto part = trainer::keys_of_part(line);
   RunConfig of_part = config, usual;

@@ -10,7 +10,7 @@ namespace tandem::run {
 
 bool has_local_env(const RunConfig& config);
 
-// Of env.key, where the config has one. Reads the file.
+// The secret of env.key, where the config has one. Reads the file.
 Result<std::optional<wire::Secret>> env_secret(const RunConfig& config);
 
 // Asks every host whether it can serve the run in `run_dir`, which is written already. kUnfit, naming the host and what

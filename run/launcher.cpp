@@ -28,7 +28,7 @@ class NoSignals {
   }
   ~NoSignals() { allow(); }
   void allow() const { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  // Of the child: what came meanwhile does what it does to a new program.
+  // For the child: what came meanwhile does what it does to a new program.
   void allow_without_handlers() const {
     for (int number = 1; number < NSIG; ++number) {
       struct sigaction action {};

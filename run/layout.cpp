@@ -27,7 +27,7 @@ fs::path normal(const fs::path& run_dir) {
 
 struct Identity {
   uint64_t id = 0, epoch = 1;
-  // Of the directory that the number was drawn for.
+  // The directory that the number was drawn for.
   std::string path;
   uint64_t inode = 0;
   bool is_home = false;                // of a host

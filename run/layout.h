@@ -37,7 +37,7 @@ class RunLayout {
   // 1, and one more for each time that the run was taken over.
   uint64_t epoch() const { return epoch_; }
   fs::path model() const { return run_dir_ / "model"; }
-  // Of algorithm.teacher.path.
+  // The model of algorithm.teacher.path.
   fs::path teacher() const { return run_dir_ / "teacher"; }
   // Outside the run directory, whose path may be longer than a socket's may be: in TMPDIR as it was at the last start,
   // or in /tmp where there is none, or none that a socket can be in.

@@ -14,7 +14,7 @@ namespace tandem::run {
 // {role: {purpose: bytes}}; of rollouts for each one.
 Result<Json> memory_of(const RunConfig& config, const model::ModelConfig& model);
 
-// Of the processes of a run on this machine whose device is its CPU; `memory` is memory_of.
+// Memory of the processes of a run on this machine whose device is its CPU; `memory` is memory_of.
 struct MemoryNeed {
   uint64_t all = 0, largest = 0;  // bytes; of one process
 };

@@ -25,7 +25,7 @@ std::string kept_steps(const std::vector<std::pair<uint64_t, fs::path>>& checkpo
   return steps.empty() ? "it has no checkpoint" : "it has " + join(steps, ", ");
 }
 
-// Of a checkpoint that cannot be read: which it is, and what else there is.
+// Names a checkpoint that cannot be read, and what else there is.
 Status named(Status status, const RunStep& step) {
   if (status.message().find(step.checkpoint.string()) == std::string::npos)
     status = Status::corrupt(status.message()).at(step.checkpoint.string());

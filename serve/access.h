@@ -34,7 +34,7 @@ class Access {
 
   // 401 or 403 for who may not use the server at all.
   std::optional<wire::HttpResponse> refuse(const wire::HttpRequest& request) const;
-  // Of one that was not refused: its key, or without keys its address.
+  // Who sent a request that was not refused: its key, or without keys its address.
   std::shared_ptr<const KeyTerms> caller(const wire::HttpRequest& request) const;
   // Whether there may be requests of a key of this name; without keys, of any.
   bool may_have_key(std::string_view name) const { return !keys_ || front_ || keys_->terms_named(name) != nullptr; }

@@ -71,7 +71,7 @@ class Adapters {
   void load(Fields& fields, const std::string& who, const wire::HttpReply& reply);
   void unload(Fields& fields, const std::string& who, const wire::HttpReply& reply);
   void loaded(uint64_t number, Result<ServedAdapter> read);
-  // Of the adapter of that name, if there is one.
+  // The adapter of that name, if there is one.
   std::optional<ServedAdapter> find(const std::string& name) const;
   Status check_name(const std::string& name) const;
   // On any thread.

@@ -11,7 +11,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::array<double, kPriorities.size()> kWeights = {64, 16, 4, 1};
-// Of the slots, that a class may fill.
+// The share of the slots that a class may fill.
 constexpr std::array<double, kPriorities.size()> kShares = {1, 0.9, 0.8, 0.7};
 constexpr size_t kMeasured = 64;  // starts that the drain rate is measured over
 constexpr Duration kLeastWait = 1s, kMostWait = 60s;
@@ -137,7 +137,7 @@ Duration Admission::predicted_wait(Priority priority, size_t answers) const {
   double ends_a_second = 0, weights = 0;
   for (size_t i = 0; i < classes_.size(); ++i) {
     const Class& one = classes_[i];
-    // Of a class none of which has ended the own one is the best guess.
+    // The own mean is the best guess for a class none of which has ended.
     const double mean = to_seconds(one.mean > Duration::zero() ? one.mean : classes_[own].mean);
     if (mean > 0) ends_a_second += one.running / mean;
     if (one.waiting > 0 || i == own) weights += kWeights[i];

@@ -21,7 +21,7 @@ struct FieldRow {
   std::string_view name;
   Effect effect = Effect::kTakes;
   // JSON Schema: type (one or a list), minimum, maximum, enum, minItems, maxItems, minLength, maxLength are checked.
-  // Of a refused field: what is accepted since it asks for nothing.
+  // What a refused field accepts since it asks for nothing.
   std::string_view schema;
   std::string_view about;
 };

@@ -21,7 +21,7 @@ namespace tandem::serve {
 struct KeyTerms {
   std::string name;                            // "key 2", by its line, or as the book has it
   Priority highest = Priority::kAutocomplete;  // a request of a class above is of this one
-  // Of answers' and prompts' tokens; 0: no limit.
+  // Tokens of answers and prompts; 0: no limit.
   double requests_per_minute = 0, tokens_per_minute = 0, tokens_per_day = 0;
   bool admin = false;               // it may change the server
   std::vector<std::string> models;  // that it may use; none: all
@@ -34,7 +34,7 @@ class Keys {
   // kInvalid with all mistakes, each with its line.
   static Result<Keys> read_book(const fs::path& path);
 
-  // Of the key that the request brings, as Authorization: Bearer or X-Api-Key; null: it brings none of these.
+  // The terms of the key that the request brings, as Authorization: Bearer or X-Api-Key; null: it brings none of these.
   std::shared_ptr<const KeyTerms> terms_of(const wire::HttpRequest& request) const;
   std::shared_ptr<const KeyTerms> terms_named(std::string_view name) const;  // null: there is none
   bool has_admin() const;

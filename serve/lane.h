@@ -55,7 +55,7 @@ class Lane {
             .routes = settings_.routes ? model::route_shape(config_) : RouteShape()};
   }
 
-  // Of one answer; a time that never came is Time{}.
+  // The times of one answer; a time that never came is Time{}.
   struct AnswerTimes {
     Time started{}, first_token{}, last_token{};
     uint64_t tokens = 0;
@@ -108,7 +108,7 @@ class Lane {
 
   size_t requests() const { return exchanges_.size(); }
   const LaneSettings& settings() const { return settings_; }
-  // Of its files when it was loaded (model/model_digest.h); empty: not known yet.
+  // The digest of its files when it was loaded (model/model_digest.h); empty: not known yet.
   const std::string& digest() const { return digest_; }
   void set_digest(std::string digest) { digest_ = std::move(digest); }
   int max_tokens() const { return max_tokens_; }

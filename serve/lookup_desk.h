@@ -23,7 +23,7 @@ class LookupDesk {
 
   bool has(std::string_view path) const;
   std::vector<DescribedPath> described() const;
-  // Of a path that it has; the models are loaded. Answers now or later, in any case.
+  // Answers a path that it has; the models are loaded. Answers now or later, in any case.
   void answer(wire::HttpRequest request, std::shared_ptr<const KeyTerms> key, const wire::HttpReply& reply);
 
  private:

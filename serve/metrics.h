@@ -33,7 +33,7 @@ class Histogram {
   uint64_t count_ = 0;
 };
 
-// Of one model.
+// The metrics of one model.
 struct ModelMetrics {
   uint64_t prompt_tokens = 0, cached_tokens = 0, generation_tokens = 0;
   std::map<std::string, uint64_t> finished;  // answers, by finish reason; "abort" where the client went away
@@ -50,7 +50,7 @@ struct ModelGauges {
   rollout::EngineCounters engine;
 };
 
-// Of one adapter. Its name needs no escapes.
+// The gauges of one adapter. Its name needs no escapes.
 struct AdapterGauges {
   std::string model, name;
   int rank = 0;

@@ -65,14 +65,14 @@ class ModelSet {
   std::vector<std::shared_ptr<Lane>> lanes() const;
   const Embedder* embedder() const;  // null: none, or not loaded yet
 
-  // Of the first model where `name` is empty; `name` may be an adapter's. `session`: whose requests keep to one
+  // The first model's lane where `name` is empty; `name` may be an adapter's. `session`: whose requests keep to one
   // version.
   ChosenLane choose(const std::string& name, std::string_view session, Version version = Version::kByShare) const;
 
   // A copy; nothing where there is no model of the name. Empty: the first.
   std::optional<ServedModel> find(const std::string& name) const;
   std::vector<ServedModel> all() const;
-  // Of a model that there is, and has none yet. It takes no request before its share is set.
+  // Gives a model that there is, and has none yet, a candidate. It takes no request before its share is set.
   void set_candidate(const std::string& name, std::shared_ptr<Lane> lane);
   void set_share(const std::string& name, double share, bool shadow = false);
   // The candidate becomes the current version, or the current one stays; the other is retired.

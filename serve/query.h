@@ -29,7 +29,7 @@ inline std::string query_text(std::string_view part) {
   return text;
 }
 
-// Of a query such as "mode=keep&x=1"; the last one counts, and a missing one is empty.
+// A value of a query such as "mode=keep&x=1"; the last one counts, and a missing one is empty.
 inline std::string query_parameter(std::string_view query, std::string_view name) {
   std::string value;
   while (!query.empty()) {

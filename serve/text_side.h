@@ -22,7 +22,7 @@ struct TextSide {
   const model::Tokenizer* tokenizer_or_null() const { return tokenizer ? &*tokenizer : nullptr; }
   // Messages and tools (an array, or null) by the template. kInvalid where there is none.
   Result<model::RenderedIds> render(const Json& messages, const Json& tools, model::RenderOptions options) const;
-  // Of the answer to a chat that was rendered as `prompt`. Call only where there is a template.
+  // The format of the answer to a chat that was rendered as `prompt`. Call only where there is a template.
   model::MessageFormat format(bool with_tools, std::string_view prompt) const;
 };
 

@@ -12,7 +12,7 @@
 
 namespace tandem::serve {
 
-// Of one request.
+// The line of one request.
 struct UsageLine {
   double time = 0;  // Unix seconds at its end
   std::string id, key, model;
@@ -21,8 +21,8 @@ struct UsageLine {
   std::string upstream = {};  // of a gateway: which one answered; empty: left out
   uint64_t prompt_tokens = 0, cached_tokens = 0, answer_tokens = 0;
   double seconds = 0;  // since it came
-  // Of computing it alone, its share of each pass by rows, on all threads; nothing where another process computed it,
-  // and the line does not say it.
+  // Seconds of computing it alone, its share of each pass by rows, on all threads; nothing where another process
+  // computed it, and the line does not say it.
   std::optional<double> core_seconds = {};
 };
 

@@ -32,7 +32,7 @@ class Share {
   }
   void leave() { leaving_ = true; }
   bool has_ended() const { return ended_; }
-  // Of the work, once it has ended.
+  // The outcome of the work, once it has ended.
   const Status& outcome() const { return outcome_; }
 
   std::string doing() const {

@@ -282,7 +282,7 @@ class Trainer {
       if (status.ok()) status = say(ranks_, {.kind = Order::Kind::kSave, .version = version});
       if (status.ok()) status = learner_.save(checkpoint_path(settings_.run_dir, version));
       const uint64_t every = static_cast<uint64_t>(settings_.measured_every);
-      // Of what is to be measured the newest stays, since its measurement may not have begun.
+      // The newest of what is to be measured stays, since its measurement may not have begun.
       if (status.ok())
         keep_newest_checkpoints(settings_.run_dir, version, settings_.kept_checkpoints,
                                 every > 0 ? version / every * every : version);
@@ -334,7 +334,7 @@ class Trainer {
     return {};
   }
 
-  // Of a step, for the coordinator; also logged. Its metrics of the trainer are those when the step is done.
+  // The report of a step, for the coordinator; also logged. Its metrics of the trainer are those when the step is done.
   std::string report_of(uint64_t step, const StepMetrics& metrics, const std::vector<EpisodeKey>& missing,
                         const weights_sync::Offer& next, double train_seconds, double seconds) {
     Json json = to_json(metrics);

@@ -6,7 +6,7 @@
 // next wait. Trajectories that exceed the memory for them are not acknowledged and are sent again. Batches are trained
 // in order, each once; a trainer that starts again goes on from its newest checkpoint and is sent what followed.
 //
-// Of several ranks this is the first, which the coordinator and rollouts speak with; the others (trainer/follower.h) do
+// Among several ranks this is the first, whom coordinator and rollouts speak with; the others (trainer/follower.h) do
 // their share of each step when it says so. Where one of them is lost, this process ends with kUnavailable, is started
 // again, and goes on from its newest checkpoint with all that come.
 //

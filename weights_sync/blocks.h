@@ -38,7 +38,7 @@ class Blocks {
   // In the order of the bytes; none spans two parts.
   const std::vector<Block>& all() const { return blocks_; }
 
-  // Of each part: digest_of the digests of its blocks. `wire` has bytes() bytes.
+  // For each part the digest of the digests of its blocks. `wire` has bytes() bytes.
   std::vector<Digest> digests(std::span<const std::byte> wire, kernels::ThreadPool& threads) const;
   // The same of the digests of all blocks.
   std::vector<Digest> digests_of_parts(std::span<const Digest> of_blocks) const;
@@ -51,7 +51,7 @@ class Blocks {
   uint64_t bytes_ = 0;
 };
 
-// Of a version, by the digests of its parts: who holds weights with the same one holds the same bytes.
+// The digest of a version, by the digests of its parts: who holds weights with the same one holds the same bytes.
 Digest digest_of_parts(std::span<const Digest> parts);
 
 }  // namespace tandem::weights_sync

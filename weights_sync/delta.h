@@ -19,7 +19,7 @@
 
 namespace tandem::weights_sync {
 
-// Of one block. Where many elements changed there are no positions, and `differences` has all elements.
+// The changes of one block. Where many elements changed there are no positions, and `differences` has all elements.
 struct BlockDelta {
   std::vector<uint32_t> positions;    // rising
   std::vector<uint32_t> differences;  // new - old, modulo 2^(8 * element_bytes)
@@ -48,7 +48,7 @@ class Delta {
 
   uint64_t base() const { return base_; }
   uint64_t version() const { return version_; }
-  // Of the blocks in order; each once.
+  // Adds the blocks in order; each once.
   void add(uint32_t block, std::vector<std::byte> encoded) { blocks_.push_back({block, std::move(encoded)}); }
   // About what `write` gives.
   size_t bytes() const;

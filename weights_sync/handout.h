@@ -25,7 +25,7 @@ class Handout {
   std::vector<std::string> listeners() const;
   // Nothing where it has the newest version.
   std::optional<Manifest> next_for(const std::string& listener) const;
-  // Of the object of these versions; nothing where there is no such object or chunk any more.
+  // A chunk of the object of these versions; nothing where there is no such object or chunk any more.
   std::optional<std::span<const std::byte>> chunk(uint64_t base, uint64_t version, uint32_t index, Time now);
 
  private:

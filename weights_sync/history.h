@@ -1,6 +1,6 @@
 // The versions of the weights that a trainer hands out: the newest one whole, and what changed between those before it.
 //
-// Of each version there is a delta on the one before, and where its number is a multiple of 2^k one on the version 2^k
+// Each version has a delta on the one before, and where its number is a multiple of 2^k one on the version 2^k
 // before, so a receiver that is n versions behind needs O(log n) deltas. Together they take at most a part of the
 // bytes of the weights: the oldest go first. Who cannot be served by deltas, or with fewer bytes than the weights have,
 // is given the newest version whole.
@@ -37,7 +37,7 @@ class Offer {
   uint64_t newest() const { return newest_; }
   const Manifest& whole() const { return whole_->manifest; }
   size_t whole_bytes() const { return whole_->bytes.size(); }
-  // Of the delta from the version before, 0 where there is none.
+  // The size of the delta from the version before, 0 where there is none.
   size_t delta_bytes() const;
   // The next step to the newest version for somebody who has this; null where it is the newest already.
   std::shared_ptr<const Object> next_for(const Wanted& wanted) const;

@@ -38,7 +38,7 @@ struct Manifest {
 Manifest make_manifest(uint64_t version, std::span<const std::byte> weights, std::string format = "bf16",
                        kernels::ThreadPool* threads = nullptr);
 
-// Of all the bytes, by the digests of their chunks.
+// The digest of all the bytes, by the digests of their chunks.
 Digest digest_of_version(const Manifest& manifest);
 
 // The bytes of one chunk; empty where there is no such chunk.

@@ -8,7 +8,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// Of all threads of this process.
+// The seconds of all threads of this process.
 double cpu_seconds() {
   timespec used{};
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);

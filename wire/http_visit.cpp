@@ -25,7 +25,7 @@ using asio::ip::tcp;
 
 namespace {
 
-// Of a target such as http://host/path the host is taken off, and returned; of others nothing.
+// Takes the host off a target such as http://host/path, and returns it; of others nothing.
 std::string take_authority(std::string& target) {
   size_t begin = 0;
   for (const beast::string_view scheme : {"http://", "https://"}) {
@@ -208,7 +208,7 @@ class HttpVisit : public std::enable_shared_from_this<HttpVisit> {
     return HttpResponse::plain(status, message + "\n");
   }
 
-  // Of one that ended in the middle, or took too long, nothing is said.
+  // Nothing is said of one that ended in the middle, or took too long.
   void send_error(beast::error_code error) {
     keep_ = false;
     if (error == http::error::body_limit) {

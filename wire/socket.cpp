@@ -93,8 +93,8 @@ zmq::message_t frame_of(capnp::MessageBuilder& builder) {
   return {bytes.begin(), bytes.size()};
 }
 
-// Of the header's other fields and the frames behind it. ZeroMQ takes what it is given, and a flipped bit in a reward
-// would be a reward.
+// Checks the header's other fields and the frames behind it. ZeroMQ takes what it is given, and a flipped bit in a
+// reward would be a reward.
 uint64_t check_of(Header::Reader header, std::span<const zmq::message_t> frames) {
   struct Fields {
     uint64_t protocol, epoch, id, run;
@@ -203,7 +203,7 @@ Status Socket::send_at_fault(MessageFault fault, std::vector<zmq::message_t> fra
       break;
     }
     case MessageFault::kCorrupt: {
-      // Of the last frame that has bytes: header, body, or what is in bulk.
+      // The last frame that has bytes: header, body, or what is in bulk.
       auto damaged = frames.rbegin();
       while (damaged->size() == 0) ++damaged;
       static_cast<char*>(damaged->data())[damaged->size() / 2] ^= 0x10;

@@ -130,7 +130,7 @@ Result<launch::Job> prepare_job(const LaunchOptions& options, Scheduler schedule
   const run::RunConfig config = TRY(read_configs(options, job.variants, from_environment));
   if (options.slurm.nodes > 1 && !config.run.hosts.empty())
     return fail(Status::invalid("--nodes makes hosts of the nodes of the job; run.hosts has its own").at("run.hosts"));
-  // Of the first run; where another of a sweep takes more, --cores and --memory say so.
+  // The estimate is for the first run; where another of a sweep takes more, --cores and --memory say so.
   const Json memory = TRY(estimate_of(config, options.memory_gb > 0));
   job.resources = launch::resources_of(config, memory, options.cores);
   if (options.memory_gb > 0) job.resources.memory_bytes = bytes_of(options.memory_gb);

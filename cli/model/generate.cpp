@@ -76,7 +76,7 @@ class Exchange {
     requests_.pop_front();
     return request;
   }
-  // Of one of the answers to a line; the first that fails is told for all.
+  // Takes one of the answers to a line; the first that fails is told for all.
   void answer(const Request& request, Result<Json> result) {
     std::unique_lock lock(mutex_);
     Gathered& gathered = gathered_.at(request.index);

@@ -96,7 +96,7 @@ void print(const std::string& path, const Json& found) {
 
 Result<int> run_inspect(const InspectOptions& options) {
   InspectionSettings settings = options.settings;
-  // Of a step the model is written only where it is asked for the numbers.
+  // The model of a step is written only where the numbers are asked for.
   settings.path =
       TRY(settings.numbers ? run::model_directory(options.path) : run::model_to_check(options.path)).string();
   std::error_code error;

@@ -27,7 +27,7 @@ struct ChaosOptions {
   bool json = false;
 };
 
-// Of all rounds.
+// The outcome of all rounds.
 struct Outcome {
   std::map<Kind, int> faults;
   std::vector<double> detected;

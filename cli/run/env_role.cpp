@@ -27,7 +27,7 @@
 namespace tandem::cli {
 namespace {
 
-// Of a run's own server that is told to end: for its episodes, for the coordinator to let it go, until it asks again.
+// How long a run's own server that is told to end waits for its episodes, and for the coordinator to let it go.
 constexpr auto kDrain = std::chrono::seconds(60);
 constexpr auto kLookForSocket = std::chrono::seconds(1);
 constexpr auto kLetGo = std::chrono::milliseconds(1000), kLeaveAgain = std::chrono::milliseconds(200);

@@ -7,8 +7,8 @@
 
 namespace tandem::cli {
 
-// Of one run: until the coordinator says stop. With the first interrupt it leaves the run: it gets no new episodes, and
-// ends with its last one, at the latest after a minute; it ends at once with the second, or where no coordinator is
+// Serves one run until the coordinator says stop. With the first interrupt it leaves the run: it gets no new episodes,
+// and ends with its last one, at the latest after a minute; it ends at once with the second, or where no coordinator is
 // there to let it go.
 Status run_env_role(const fs::path& run_dir, const run::RunConfig& config, const wire::Peer& self,
                     const wire::Identity& identity, const std::atomic<int>& interrupts);
@@ -23,8 +23,8 @@ struct EnvHostSettings {
   double drain_seconds = 600;
 };
 
-// Of every run whose directory is visible here. `interrupts` counts what asks it to end: with the first it takes no new
-// episodes and ends when the last is let go, at the latest after drain_seconds; with the second it ends at once.
+// Serves every run whose directory is visible here. `interrupts` counts what asks it to end: with the first it takes no
+// new episodes and ends when the last is let go, at the latest after drain_seconds; with the second it ends at once.
 Status run_env_host(const EnvHostSettings& settings, const std::atomic<int>& interrupts);
 
 }  // namespace tandem::cli

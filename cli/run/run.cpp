@@ -136,7 +136,7 @@ Result<Launching> launching_of(const RunStart& start, const run::RunLayout& layo
   return launching;
 }
 
-// Of a run that goes on the log first: what it says is what the run does, and a log of format 1 means what the config
+// The log of a run that goes on is written first: the run does what it says, and one of format 1 means what the config
 // said until now.
 Status record_plan(const RunStart& start) {
   const fs::path& run_dir = start.run_dir;

@@ -32,7 +32,7 @@ namespace {
 
 constexpr double kEndSeconds = 10;
 constexpr size_t kMostLastLines = 8, kLongestLine = 4096, kLongestCause = 400;
-// Of a model: its own admission says how many are sampled, and who waits.
+// A model has no limit here: its own admission says how many are sampled, and who waits.
 constexpr int kAllOfThem = 1 << 20;
 
 Supervision::Plan plan_of_models(const ModelProcessesSettings& settings) {

@@ -68,7 +68,7 @@ class ModelProcesses final : public gateway::Processes {
     ServedProcess terms;
     wire::Peer peer;
     std::vector<gateway::ProcessAdapter> adapters;
-    // Of this life.
+    // This life.
     FileDescriptor output;  // what it says
     std::string line;       // begun
     std::string url;
@@ -83,7 +83,7 @@ class ModelProcesses final : public gateway::Processes {
     bool asks_models = false;  // that transfer asks for its models
     int status = 0;
     std::string body;
-    // Of all lives.
+    // All lives.
     std::deque<std::string> last_lines;
     Duration loading{};  // from a start to the first sign
     int64_t max_model_len = 0;

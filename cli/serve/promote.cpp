@@ -221,7 +221,7 @@ Result<int> try_on_traffic(const PromoteOptions& o, const Checkpoint& checkpoint
     const bool begins = !trial;
     begun_on = state->server;
     if (begins) trial.emplace(o.terms, folder.stage());
-    // Of the share that this step may end.
+    // The figures are those of the share that this step may end.
     const Json figures = begins ? Json() : trial->figures(state->reading, heard);
     const auto step = trial->step(state->reading, heard);
     switch (step.kind) {

@@ -36,7 +36,7 @@ Result<PromotionState> read_state(const Json& json) {
   return state;
 }
 
-// Of a name in a query.
+// Escapes a name for a query.
 std::string escaped(std::string_view text) {
   std::string out;
   for (const char c : text) {

@@ -35,7 +35,7 @@ struct ServeConfig {
   double silence_seconds = 30, start_seconds = 600, restart_window_seconds = 600;
   int slow_start = 0;
   double slow_start_seconds = 2;
-  // Of such a process itself.
+  // For such a process itself.
   double stall_seconds = 0;
   std::string front_key_file;
 

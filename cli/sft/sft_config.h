@@ -53,7 +53,7 @@ struct SftConfig {
     double beta = 0.1, label_smoothing = 0, sft = 0;
   } preference;
   trainer::LowRankSettings lora;
-  // Of the warm start.
+  // For the warm start.
   int transcripts_per_step = 16;
   int max_tokens = 1024;
   int warmup_steps = 5;

@@ -71,7 +71,7 @@ Status add_run(const fs::path& run_dir, const fs::path& model, Purpose purpose, 
   return {};
 }
 
-// Of each group of a run that has some of different rewards, its best and its worst episode, the earliest of equal
+// Adds for each group of a run that has different rewards its best and its worst episode, the earliest of equal
 // ones.
 Status add_pairs_of_run(const fs::path& run_dir, const fs::path& model, Purpose purpose,
                         trainer::SampleReader& reader) {

@@ -40,7 +40,7 @@ std::string left_out(const trainer::SampleSet& samples) {
   return text;
 }
 
-// Of pairs: how many are the right way round, and by how much.
+// How many pairs are the right way round, and by how much.
 std::string preferred(const Json& event) {
   if (!event.contains("accuracy")) return {};
   return fmt::format("  right {:.0f} %  margin {:.3f}", 100 * event.value("accuracy", 0.0), event.value("margin", 0.0));

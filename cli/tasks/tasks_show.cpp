@@ -21,7 +21,7 @@ void print_text(std::string_view text) {
   for (const auto line : split(trim(text), '\n')) fmt::print("    {}\n", line);
 }
 
-// Of a script of tests what stands around it is the grader's: folders, PATH, variables.
+// Leaves out what the grader puts around a script of tests: folders, PATH, variables.
 std::string shown_command(const envs::CommandCheck& check, const std::string& command) {
   for (const char* script : {"test.sh", "run-tests.sh"}) {
     if (!check.verifier.empty() && check.files.contains("tandem-tests/" + std::string(script)))

@@ -8,7 +8,7 @@ void write_calls(std::span<const ParsedCall> calls, capnp::List<wire::ToolCall>:
   for (unsigned i = 0; i < out.size(); ++i) {
     out[i].setId(calls[i].id);
     out[i].setName(calls[i].call.name);
-    // Of a call that could not be read nothing but the error counts: it is written the same after any number of hands.
+    // A call that could not be read is written as its error alone: the same after any number of hands.
     out[i].setArguments(calls[i].error.empty() ? dump_json(calls[i].call.arguments) : "{}");
     out[i].setError(calls[i].error);
   }

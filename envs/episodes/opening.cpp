@@ -11,7 +11,7 @@ namespace {
 constexpr size_t kMostListed = 60;  // files of a prompt; those of a whole repository are for list_dir
 
 constexpr std::string_view kOpening = "You work in a folder by calling tools:\n";
-// Of the tools that models have been trained on, as they know them.
+// The tools that models have been trained on, as they know them.
 struct ToolLine {
   std::string_view name, line;
 };

@@ -68,7 +68,7 @@ class Trial {
                             : fmt::format("; {} has line ends of Windows (CRLF), which bash does not read", windows)));
       }
     }
-    // Of tests that give no verdict on the solution nothing else is to be had.
+    // Tests that give no verdict on the solution can give nothing else.
     if (!validation_.findings.empty() && no_verdicts_) return {};
     const size_t before = validation_.findings.size();
     for (int i = 0; i < validation_.repeats && validation_.findings.size() == before; ++i) {

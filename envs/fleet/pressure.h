@@ -13,11 +13,11 @@ struct Pressure {
   double cpu = 0, memory = 0, io = 0;
 };
 
-// Of the control group that this process and its sandboxes are in, where it is of version 2, else of the whole machine.
-// None where the kernel does not count it.
+// The pressure of this process's control group, which its sandboxes share, where it is of version 2, else of the
+// machine. None where the kernel does not count it.
 std::optional<Pressure> read_pressure();
 
-// Of a folder with files cpu, memory and io, their names behind `suffix` ("cpu.pressure").
+// Reads a folder with files cpu, memory and io, their names behind `suffix` ("cpu.pressure").
 std::optional<Pressure> read_pressure(const std::filesystem::path& folder, std::string_view suffix);
 
 }  // namespace tandem::envs

@@ -112,7 +112,7 @@ class StdioLine final : public EnvironmentLine {
         return;
       }
     }
-    // Of a program that answers nothing that it is told.
+    // A program may answer nothing that it is told.
     while (passed_over_.size() > kMostPassedOver) passed_over_.erase(passed_over_.begin());
   }
 

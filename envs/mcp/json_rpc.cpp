@@ -68,7 +68,7 @@ Json id_of_broken(std::string_view text) {
   return id_at(text, colon + 1);
 }
 
-// Of a response; it always has words.
+// The error of a response; it always has words.
 RpcError told_error(const Json& error) {
   RpcError told{RpcCode::kInternalError, "an error without words", nullptr};
   if (!error.is_object()) return told;

@@ -11,8 +11,8 @@
 
 namespace tandem::envs {
 
-// Of a line that is too long the first limit + 1 bytes are kept, by which its reader sees that, and the last kLineEnd.
-// Empty lines are passed over.
+// Splits bytes into lines. A line that is too long keeps its first limit + 1 bytes, which show that, and the last
+// kLineEnd. Empty lines are passed over.
 class LineSplitter {
  public:
   explicit LineSplitter(size_t limit) : limit_(limit) {}

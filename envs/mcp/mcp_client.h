@@ -42,7 +42,7 @@ class McpClient {
       : server_(std::move(server)), socket_(std::move(socket)), lines_(kLargestRpcFrame) {}
 
   Status initialize(Time deadline);
-  // Of a server that knows no beginning: whether it speaks the revision without one.
+  // Asks a server that knows no initialization whether it speaks the revision without one.
   Status discover(Time deadline);
   Status list_tools(Time deadline);
   Result<Json> request(std::string_view method, const Json& params, Time deadline, const std::stop_token& stop);

@@ -56,7 +56,7 @@ class McpSession {
 
   std::vector<McpAction> step(uint64_t exchange, std::string_view frame);
 
-  // Of a call that an McpCallStart began, also of one that an McpCallStop ended. Exactly once.
+  // Ends a call that an McpCallStart began, also one that an McpCallStop ended. Exactly once.
   std::vector<McpAction> finished(uint64_t call, const Result<ToolOutcome>& outcome);
 
   bool initialized() const { return !revision_.empty(); }

@@ -22,7 +22,7 @@ constexpr double kFetchShare = 0.9;  // of a call's limit
 constexpr const char* kPypiAccept =
     "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1";
 constexpr const char* kNpmAccept = "application/vnd.npm.install-v1+json, application/json;q=0.8";
-// Of apt, which every machine has that has lists to read; it knows all forms in which they are packed.
+// apt's own program, which every machine has that has lists to read; it knows all forms in which they are packed.
 constexpr const char* kUnpack = "/usr/lib/apt/apt-helper";
 #if defined(__aarch64__)
 constexpr const char* kDebianArchitecture = "arm64";
@@ -123,7 +123,7 @@ Result<StoredFile> PackageCache::fetch_into_store(const Wanted& wanted, const Pa
   return StoredFile{FileDescriptor(fcntl(fetched->file.get(), F_DUPFD_CLOEXEC, 0)), fetched->sha256, fetched->bytes};
 }
 
-// Of what is in a lock: kept here, or beside the lock, or still at its registry.
+// Finds what is in a lock: kept here, or beside the lock, or still at its registry.
 Result<StoredFile> PackageCache::get_locked(const Wanted& wanted, const LockedFile& locked,
                                             const std::stop_token& stop) {
   const auto digest = PackageDigest::sha256(locked.sha256);

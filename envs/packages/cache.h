@@ -97,7 +97,7 @@ class PackageCache final : public PackageService {
   std::optional<LockedFiles> frozen_;  // of settings.lock
   PackageLock lock_;
 
-  // Of a fetch that failed a moment ago: many who wait for it are told at once, and do not try one behind the other.
+  // A fetch that failed a moment ago: many who wait for it are told at once, and do not try one behind the other.
   struct Failure {
     Time until;
     Status why;

@@ -16,7 +16,7 @@ constexpr const char* kFolder = "/reward";  // in a sandbox
 constexpr const char* kInput = "/reward/episode.json";
 constexpr const char* kErrors = "/tmp/reward.stderr";
 constexpr size_t kMostErrorBytes = 2000;
-// Of a file of reward.files.
+// Most bytes of a file of reward.files.
 constexpr uint64_t kMostProgramBytes = uint64_t{16} << 20;
 
 // The end of what a program said about its failure, on one line.

@@ -114,7 +114,7 @@ class CachingSandbox final : public ForwardingSandbox, private Snapshots, privat
     std::lock_guard lock(mutex_);
     return {std::exchange(known_, std::nullopt), ++changes_};
   }
-  // Of several that ran at once none ends in what is known.
+  // Several that ran at once end in an unknown state.
   bool end_change(const Step& step, const ContentDigest& after) {
     std::lock_guard lock(mutex_);
     if (changes_ == step.number) known_ = after;

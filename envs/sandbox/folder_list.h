@@ -94,7 +94,7 @@ struct FolderDifference {
   uint64_t rest = 0;              // how many are not
 };
 
-// Of what lies below `root`, where nothing runs. `begin`: what the folder held; `meanwhile`: what it holds now that is
+// What differs below `root`, where nothing runs. `begin`: what the folder held; `meanwhile`: what it holds now that is
 // other (both packed). Every part has at least an entry, as long as there is one.
 Result<FolderDifference> difference_from(const std::filesystem::path& root, std::string_view begin,
                                          std::string_view meanwhile, const FolderPage& page = {});

@@ -77,7 +77,7 @@ std::string statistics_text(int count) {
 }  // namespace
 
 std::vector<std::pair<std::string, std::string>> machine_files(uint64_t memory_bytes) {
-  // Of the machine, and the same for as long as it runs; to read it takes the kernel a while.
+  // The machine's number is the same for as long as it runs; to read it takes the kernel a while.
   static const int count = processors();
   static const std::string processor = processor_text(count), statistics = statistics_text(count);
   return {{"cpuinfo", processor},

@@ -7,7 +7,7 @@
 
 namespace tandem::envs {
 
-// Of one that was killed files and sockets close a moment before it counts as ended: `milliseconds` to wait for that.
+// Files and sockets of a killed process close a moment before it counts as ended: `milliseconds` to wait for that.
 inline bool has_ended(const FileDescriptor& process, int milliseconds = 0) {
   pollfd wait = {process.get(), POLLIN, 0};
   return poll(&wait, 1, milliseconds) > 0 && (wait.revents & POLLIN);

@@ -10,7 +10,7 @@
 
 namespace tandem::envs {
 
-// Of the process that makes sandboxes, one at a time. Thread safety: none.
+// Belongs to the process that makes sandboxes, one at a time. Thread safety: none.
 class QuietNetwork {
  public:
   // Moves this process into a new one, where the one that it is in was used or is not its own. False where it cannot

@@ -113,7 +113,7 @@ std::string serve_restore(FieldReader& fields, const Session& before) {
   return reply_with(before, session, status ? kWorked : status.message());
 }
 
-// Of the workspace, and of folders of the task beside it.
+// Collects the workspace, and folders of the task beside it.
 Collected collect_all(const Links& links, Collected all) {
   std::set<std::string> others;
   for (const auto& [path, target] : links) others.insert(path);

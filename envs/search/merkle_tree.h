@@ -21,7 +21,7 @@ struct FileDigest {
 class MerkleTree {
  public:
   MerkleTree() : MerkleTree(std::vector<FileDigest>()) {}
-  // Of paths in any order, each once. A path that is also a folder of another one counts as both.
+  // A tree of paths in any order, each once. A path that is also a folder of another one counts as both.
   explicit MerkleTree(const std::vector<FileDigest>& files);
 
   const Digest& root() const { return root_.digest; }

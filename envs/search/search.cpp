@@ -123,7 +123,7 @@ std::vector<SearchHit> CodeIndex::search(std::span<const float> query, std::span
   add(best(std::move(worded), [&](uint32_t number) { return all[number].words; }));
   std::vector<uint32_t> found;
   for (const auto& [number, score] : scores) found.push_back(number);
-  // Of equal ones those that have the words: a piece that waits for its vector has no other rank.
+  // Equal ones that have the words come first: a piece that waits for its vector has no other rank.
   std::sort(found.begin(), found.end(), [&](uint32_t a, uint32_t b) {
     if (scores[a] != scores[b]) return scores[a] > scores[b];
     return all[a].words != all[b].words ? all[a].words > all[b].words : a < b;

@@ -27,7 +27,7 @@ struct TurnAnswer {
   std::optional<std::string> instruction;  // of the next step
 };
 
-// Of what was said in a turn; whose turn it is does not count, for a branch has those of its trunk.
+// The digest of what was said in a turn, whoever's turn it is: a branch has the turns of its trunk.
 Digest digest_of_message(wire::Call::Reader in) {
   std::string said;
   for (const auto call : in.getCalls()) said += call.toString().flatten().cStr();

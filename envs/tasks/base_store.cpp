@@ -29,7 +29,7 @@ double used_at(const fs::path& lock, const fs::path& folder) {
   return static_cast<double>(info.st_mtim.tv_sec);
 }
 
-// Of one that is no whole base.
+// The bytes of a folder that is no whole base.
 uint64_t bytes_below(const fs::path& folder) {
   uint64_t bytes = 0;
   std::error_code error;

@@ -14,9 +14,9 @@ namespace tandem::envs {
 // Names of functions that a text for bash defines, and `run`, which bats does.
 std::set<std::string> functions_of(std::string_view text);
 
-// Of a text for bash: "jq" and "sort" of `x=$(jq . f | sort)`, "uvx" of `timeout 5 uvx pytest`, "pytest" of
-// `python3 -m pytest`, and all arguments of `functions`, which may call them. Each as it stands there, without quotes,
-// variables unread.
+// Programs that a text for bash calls: "jq" and "sort" of `x=$(jq . f | sort)`, "uvx" of `timeout 5 uvx pytest`,
+// "pytest" of `python3 -m pytest`, and all arguments of `functions`, which may call them. Each as it stands there,
+// without quotes, variables unread.
 std::vector<std::string> called_by_shell(std::string_view text, const std::set<std::string>& functions = {});
 
 // For a Python program: the first words of all its string literals, as if they were shell commands.

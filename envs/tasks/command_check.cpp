@@ -29,7 +29,7 @@ bool is_below(std::string_view path, std::string_view folder) {
   return path.size() > folder.size() && path.starts_with(folder) && path[folder.size()] == '/';
 }
 
-// Of files that hold settings of many programs, those of pytest: by them it can be told to load anything.
+// pytest's part of files that hold settings of many programs: by it pytest can be told to load anything.
 std::string pytest_settings(std::string_view path, std::string_view content) {
   const auto name = path.substr(path.rfind('/') + 1);
   if (name != "pyproject.toml" && name != "setup.cfg" && name != "tox.ini") return "";
@@ -298,7 +298,7 @@ Result<Term> term_of_report(const Task& task, const ReportChannel::Reading& read
   return Term{.why = why + end_in_words("the", output), .share = share_that_passed(report, *check.tests)};
 }
 
-// Of a command of the check that did otherwise than it must.
+// The status of a command of the check that did otherwise than it must.
 Status check_program(const Task& task, const CheckCommand& command, const ToolOutcome& outcome) {
   constexpr int kNoProgram = 127;
   if (is_out_of_time(outcome) && is_cut_short(command, outcome)) {

@@ -13,11 +13,11 @@ namespace tandem::envs {
 namespace {
 
 constexpr ReferenceRules kAtOnce = {.escape = '\\', .unset = Unset::kEmpty};
-// Of docker_value.
+// The rules of docker_value.
 constexpr ReferenceRules kOfValue = {.escape = '\\', .unset = Unset::kEmpty, .escapes_itself = true};
 constexpr ReferenceRules kByShell = {.escape = '\\', .unset = Unset::kKept, .escapes_itself = true};
 
-// Of those that BuildKit sets for a build; nothing for other names.
+// A value that BuildKit sets for a build; nothing for other names.
 std::optional<std::string> value_of_platform(std::string_view name) {
   if (name == "TARGETPLATFORM" || name == "BUILDPLATFORM") return "linux/" + machine_architecture();
   if (name == "TARGETOS" || name == "BUILDOS") return "linux";

@@ -12,8 +12,8 @@
 
 namespace tandem::envs {
 
-// Of a build of one stage, whose instructions are noted in their order. Not thread-safe. `given`, the values of ARG
-// from outside, must outlive it.
+// Variables of a build of one stage, whose instructions are noted in their order. Not thread-safe. `given`, the values
+// of ARG from outside, must outlive it.
 class DockerScope {
  public:
   explicit DockerScope(const std::map<std::string, std::string>& given) : given_(&given) {}
@@ -21,7 +21,7 @@ class DockerScope {
   // FROM: what ARG says before it is known to FROM, and to an ARG of the name alone behind it.
   void begin() { has_begun_ = true; }
 
-  // Of an ENV or ARG: NAME=VALUE pairs, or NAME and VALUE with a space between; of ARG the values need not be there,
+  // Reads an ENV or ARG: NAME=VALUE pairs, or NAME and VALUE with a space between; ARG may have no values,
   // and those of BuildKit (TARGETARCH) are this machine's. Values are returned in the form of docker_value, for a shell
   // that has what ENV has set, and no ARG: references to these are replaced. An error where Docker has one.
   Result<DockerVariables> note(const DockerInstruction& instruction);

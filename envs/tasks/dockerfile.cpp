@@ -75,7 +75,7 @@ class DockerfileReader {
   }
 
  private:
-  // Of two folders the outer one is the workspace; a folder within /workspace needs no other.
+  // The outer one of two folders is the workspace; a folder within /workspace needs no other.
   void begin_where_wanted() {
     const auto wanted = inputs_.workdir.empty() ? build_.workdir : inputs_.workdir;
     if (wanted == build_.workdir) return;
@@ -245,7 +245,7 @@ class DockerfileReader {
     for (const auto& path : paths) copy_path(each, path, place, target, many || paths.size() > 1);
   }
 
-  // Of a pattern in the last part of a path.
+  // Files that match a pattern in the last part of a path.
   std::vector<fs::path> matching(const fs::path& pattern) const {
     std::vector<fs::path> found;
     std::error_code error;
@@ -369,7 +369,7 @@ class DockerfileReader {
                        shell_.line(*command, run)));
   }
 
-  // Of scripts that were copied and that a command names.
+  // Looks into scripts that were copied and that a command names.
   std::string network_user_of_files(const std::string& command) const {
     for (const auto& word : docker_words(command).value_or(std::vector<std::string>())) {
       const auto path = absolute_path(folder_, word);

@@ -28,7 +28,7 @@ struct Build {
 
   std::string workspace;  // where that is neither the folder nor /workspace
 
-  // Of the workspace, which the folder is or lies in; files lie below it.
+  // The workspace, which is or has the folder; files lie below it.
   std::string root() const {
     if (!workspace.empty()) return workspace;
     return workdir.starts_with("/workspace/") ? "/workspace" : workdir;

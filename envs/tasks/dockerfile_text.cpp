@@ -104,7 +104,7 @@ std::optional<std::string> inner_command(std::string_view command) {
   return std::nullopt;
 }
 
-// Of one command, at spaces, as they stand.
+// The words of one command, parted at spaces, as they stand.
 std::vector<std::string> plain_words(std::string_view command) {
   std::vector<std::string> words;
   for (const auto line : split(command, ' ')) {

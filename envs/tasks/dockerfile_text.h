@@ -32,7 +32,7 @@ std::vector<DockerInstruction> docker_instructions(std::string_view text);
 // Splits the words of an instruction: removes quotes, and reads the form with brackets.
 std::optional<std::vector<std::string>> docker_words(const std::string& rest);
 
-// Of a RUN: what is left to do, and the packages of Debian and of Python that it would install. A command in a shell of
+// What a RUN leaves to do, and the packages of Debian and of Python that it would install. A command in a shell of
 // its own (`bash -lc "..."`) is what that runs. What makes users or gives files to them is left out.
 struct DockerRun {
   std::string command;  // empty: nothing

@@ -145,7 +145,7 @@ class HarborReader {
   }
 
  private:
-  // Of its scripts and instructions; of an image the folders are its own.
+  // Adds the folders of its scripts and instructions; those of an image are its own.
   void add_folders() {
     if (!task_.image.empty()) return;
     std::vector<std::string_view> texts = {task_.instruction};
@@ -298,7 +298,7 @@ class HarborReader {
       toml_.mistake(line, "environment.mcp_servers: " + status.message());
   }
 
-  // Of the modes only `allowlist` opens anything here; what [agent] says counts in place of what [environment] does.
+  // Only the mode `allowlist` opens anything here; what [agent] says counts in place of what [environment] does.
   void take_network(const std::string& path, const toml::node& node, int line) {
     Network& network = path.starts_with("agent.") ? agent_network_ : environment_network_;
     network.line = line;

@@ -190,7 +190,7 @@ bool is_python(std::string_view word) {
   return name.starts_with("python") && name.find_first_not_of("0123456789.", 6) == std::string_view::npos;
 }
 
-// Of functions that fetch what an address names: whether one is called with an address elsewhere.
+// Whether a function that fetches what an address names is called with an address elsewhere.
 std::string python_fetcher(std::string_view program) {
   constexpr std::string_view kFetching[] = {"urlopen",       "urlretrieve", "requests.get",
                                             "requests.post", "httpx.get",   "wget.download"};

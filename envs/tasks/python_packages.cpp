@@ -27,7 +27,7 @@ std::string normal_name(std::string_view name) {
   return normal;
 }
 
-// Of pip that say where packages come from or go to: not followed. Others are about how it speaks.
+// pip's variables that say where packages come from or go to are not followed. Others are about how it speaks.
 bool is_silent_variable(std::string_view word) {
   const auto name = word.substr(0, word.find('='));
   return name.size() < word.size() &&

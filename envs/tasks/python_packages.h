@@ -10,8 +10,8 @@
 
 namespace tandem::envs {
 
-// Of one command: "pandas==2.3.2", "uvicorn[standard]>=0.30", as they are given. Nothing where it is another command,
-// or takes packages from files, addresses and other indexes.
+// Packages that one command installs: "pandas==2.3.2", "uvicorn[standard]>=0.30", as given. Nothing where it is another
+// command, or takes packages from files, addresses and other indexes.
 std::optional<std::vector<std::string>> python_packages_of(std::string_view command);
 
 // Whether it is such a name, with extras and versions, and no option, address, path or marker.

@@ -71,7 +71,7 @@ bool names_runner(std::string_view text) {
   return false;
 }
 
-// Of one Python process.
+// The channel of one Python process.
 struct Reporter {
   bool runs_tests = false;  // it was started for that, or has begun to
   bool has_ended = false, has_results = false;

@@ -175,7 +175,7 @@ class TaskSetWalk {
   std::vector<SkippedTask> skipped_;
 };
 
-// Of the first ones the reasons, too.
+// Tells the skipped tasks, the first ones with their reasons.
 void tell(const std::vector<SkippedTask>& skipped, size_t left) {
   constexpr size_t kMostTold = 10;
   if (skipped.empty()) return;

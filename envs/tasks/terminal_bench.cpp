@@ -113,7 +113,7 @@ class TerminalBenchReader {
     }
   }
 
-  // Of several wordings the one called base.
+  // The wording called base is taken where there are several.
   void take_descriptions(const YAML::Node& node) {
     if (!node.IsSequence()) return reader_.mistake(node, "descriptions must be a list, each with a dash in front");
     for (const auto& item : node) {

@@ -20,7 +20,7 @@ constexpr int kOutOfTime = 124;
 // What a shell ends with where its last program was killed by a signal; what it ends with by itself is above or below.
 constexpr int kSignals = 128, kMostSignals = 64;
 
-// Of a metric whose name a term of ours has.
+// Renames a metric whose name a term of ours has.
 std::string metric_name(const std::string& name) {
   constexpr std::string_view kTaken[] = {"files",        "contents",     "answer", "tests",
                                          "tests_passed", "unread_calls", "lints"};

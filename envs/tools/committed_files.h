@@ -13,8 +13,8 @@ namespace tandem::envs {
 // A folder in the temporary one that is removed with this. Thread safety: none.
 class CommittedFiles {
  public:
-  // Of each repository in the workspace that one of `files` is in, all that its HEAD holds, at the same paths below
-  // root(). Nothing in the workspace is written, the index of the repository neither. kNotFound where there is no
+  // Writes for each repository in the workspace that one of `files` is in all that its HEAD holds, at the same paths
+  // below root(). Nothing in the workspace is written, the index of the repository neither. kNotFound where there is no
   // repository with a commit; kDeadline, kUnavailable or kUnfit where git did not do it, is not there, or the disk is
   // full.
   static Result<CommittedFiles> write_out(const ToolContext& context, const std::set<std::string>& files,

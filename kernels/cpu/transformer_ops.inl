@@ -33,7 +33,7 @@ inline void embed_backward(ThreadPool& threads, const bf16* grad_out, int width,
   });
 }
 
-// Of several rows at once, `stride` elements apart: each is one chain of additions, whose latency leaves room for more.
+// Several rows at once, `stride` elements apart: each is one chain of additions, whose latency leaves room for more.
 template <int Rows, typename T>
 TANDEM_INLINE void inverse_rms(const T* x, size_t stride, int width, float epsilon, float (&inverses)[Rows]) {
   Float squares[Rows] = {};

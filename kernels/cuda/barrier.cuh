@@ -6,7 +6,7 @@
 
 namespace tandem::kernels::cuda {
 
-// Of compute capability 9.0 on; elsewhere there is nothing to call.
+// For compute capability 9.0 and later; elsewhere there is nothing to call.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
 __device__ inline uint32_t shared_address(const void* pointer) {

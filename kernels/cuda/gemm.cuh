@@ -123,7 +123,7 @@ struct FewRowsKernel {
   }
 };
 
-// Of the two strides of a side one is 1, the other at least what it strides over.
+// One of the two strides of a side is 1, the other at least what it strides over.
 inline bool lies(int64_t row_stride, int64_t k_stride, int rows, int k) {
   return (k_stride == 1 && row_stride >= k) || (row_stride == 1 && k_stride >= rows);
 }

@@ -20,7 +20,7 @@ struct GroupedGemmKernel {
   Arguments g;
 
   TANDEM_HD int64_t column_tiles() const { return pieces(g.n, Tile::kColumns); }
-  // Of a group that begins in the middle of a tile one more than its share.
+  // A group that begins in the middle of a tile has one more than its share.
   TANDEM_HD int64_t blocks() const { return (pieces(g.m, Tile::kRows) + g.groups) * column_tiles(); }
   TANDEM_HD GroupTile tile_of(int64_t block) const {
     int64_t tile = block / column_tiles();
@@ -63,7 +63,7 @@ int operate(Execution& execution, const Arguments& g) {
   if (g.a_stride < g.k || g.out_stride < g.n) return kTandemCudaStride;
   if constexpr (std::is_same_v<Arguments, TandemCudaGroupedGemm>) {
     if (execution.tensor()) {
-      // Of most groups a tile holds few rows.
+      // A tile holds few rows of most groups.
       const auto run = [&]<typename Tile>(std::type_identity<Tile>) {
         const GroupedGemmKernel<Arguments, Tile> kernel{g};
         return start(execution, kernel, kernel.blocks());

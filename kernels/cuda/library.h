@@ -24,7 +24,7 @@ struct Device {
 
   // Whether the library holds code for it: 9.0 and 10.0.
   bool supported() const { return (major == 9 || major == 10) && minor == 0; }
-  // Of a `numerics_id`: how its tensor cores add up.
+  // The part of a `numerics_id` that says how its tensor cores add up.
   const char* tensor_cores() const { return major == 9 ? "hopper" : "blackwell"; }
 };
 

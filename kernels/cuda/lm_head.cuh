@@ -55,7 +55,7 @@ struct LogitTiles {
   }
 };
 
-// Of logits that are -infinity where they count for nothing.
+// Takes logits that are -infinity where they count for nothing.
 TANDEM_HD PanelSum sum_of_panel(const float* logits, int first) {
   PanelSum result{-infinity(), 0, first};
   for (int column = 0; column < kPanel; ++column) {

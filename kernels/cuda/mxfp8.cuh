@@ -82,7 +82,7 @@ struct Mxfp8Tile {
   int group, first_row, first_column;  // group -1: there is none
 };
 TANDEM_HD int64_t mxfp8_tiles(const Mxfp8Problem& p) {
-  // Of a group that begins in the middle of a tile one more than its share.
+  // A group that begins in the middle of a tile has one more than its share.
   return (pieces(p.m, kMxSide) + (p.offsets ? p.groups : 0)) * pieces(p.n, kMxSide);
 }
 TANDEM_HD Mxfp8Tile mxfp8_tile(const Mxfp8Problem& p, int64_t index) {

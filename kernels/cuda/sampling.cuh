@@ -229,7 +229,7 @@ struct SampledRows {
     return token;
   }
 
-  // Of the tokens that may be drawn, at the row's temperature and cut as it says.
+  // Draws among the tokens that may be drawn, at the row's temperature and cut as it says.
   TANDEM_HD int64_t among_some(const Row& r, const Shared& shared, float& scaled, int64_t& kept) const {
     int64_t count = shared.count;
     if (r.is_cut()) {

@@ -7,7 +7,7 @@
 //
 // A tile is rows of one sequence at consecutive positions, and some heads of one kv head: pairs of both are the rows
 // of the products. Tiles of more than 16 pairs are those of tensor_prefill.cuh, others of tensor_decode.cuh.
-// Of pages only what some row of a tile sees is read; where that is not finite, other rows of the tile may be NaN too.
+// Only what some row of a tile sees of pages is read; where that is not finite, other rows of the tile may be NaN too.
 #pragma once
 
 #include "kernels/cuda/attention.cuh"

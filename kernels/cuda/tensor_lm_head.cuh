@@ -22,7 +22,7 @@ TANDEM_HD float own_part_of_block(const Term& term, int second) {
   return low + high;
 }
 
-// Of a row's 64 columns in `terms`, each of the row's four lanes has a part in at `at` and the next: the sum, in all.
+// The sum of a row's 64 columns in `terms`, on each of its four lanes: a lane has those at `at` and the next.
 template <int N>
 TANDEM_HD float joined_sum(Registers<float, N>& parts, int lane, int at) {
   return parts.at(lane, at) + parts.at(lane, at + 1);

@@ -22,7 +22,7 @@ TANDEM_HD void pieces_of(const Operand& side, int row, int k, int depth, uint16_
   const bool whole = row < side.rows && k + kPiece <= depth;
   if (AlongK && side.coded.codes && whole && side.row_stride % kPiece == 0 &&
       reinterpret_cast<uintptr_t>(side.coded.codes) % kPiece == 0) {
-    // Of one block: blocks are multiples of eight long.
+    // A block's index: blocks are multiples of eight long.
     const int64_t block =
         row / side.coded.block_rows * pieces(side.row_stride, side.coded.block) + k / side.coded.block;
     uint64_t codes;

@@ -40,7 +40,7 @@ inline double entropy(const Distribution& d) {
   return sum;
 }
 
-// Of a token of this row, how much the loss grows with its log-probability.
+// How much the loss grows with the log-probability of a token of this row.
 struct TokenGradient {
   int32_t token;
   double gradient;

@@ -64,7 +64,7 @@ struct Part {
   bool space = false;          // may stand behind it, where another part follows
   bool ends = false;           // the message may end behind it
   std::vector<uint32_t> next;  // of which one follows
-  // Of arguments that are parts each: what the part does, or when it may come.
+  // For arguments that are parts each: what the part does, or when it may come.
   enum Turn : uint8_t { kAlways, kOpens, kIfMore, kTakes, kIfEnough };
   Turn turn = kAlways;
   uint32_t object = kNone, property = kNone;
@@ -88,7 +88,7 @@ struct Grammar {
   std::vector<ObjectRule> objects;
   uint32_t root = kNone;          // of a message that is one value
   std::vector<uint32_t> entries;  // other nodes that were asked for
-  // Of strings and keys, as they are written: a byte that never stands behind a '<', so that no tag of a dialect is
+  // For strings and keys, as they are written: a byte that never stands behind a '<', so that no tag of a dialect is
   // in them; 0: any may.
   uint8_t guard = 0;
   std::optional<CallGraph> calls;

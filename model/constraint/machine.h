@@ -34,7 +34,7 @@ class Machine {
   // Whether white space may come next, up to kMaxWhiteSpace of it; what follows it does not depend on how much there
   // is.
   bool takes_space(const Place& place) const;
-  // Of objects: whether another key may begin, whether a property may be it, whether a name that is no property may.
+  // For objects: whether another key may begin, whether a property may be it, whether a name that is no property may.
   bool may_have_key(const Place& object) const;
   bool may_have(const Place& object, uint32_t property) const;
   bool may_have_other(const Place& object) const;

@@ -49,7 +49,7 @@ StackId Machine::begin() {
   return stacks_.push({.kind = calls.starts_with_call ? Place::kStart : Place::kText});
 }
 
-// Of dialects whose calls have no opening tag: a brace begins a call, anything else a text.
+// For dialects whose calls have no opening tag: a brace begins a call, anything else a text.
 void Machine::step_start(Place place, uint8_t byte, std::vector<StackId>& out) {
   if (step_space(place, byte, out)) return;
   const CallGraph& calls = *grammar_.calls;

@@ -29,7 +29,7 @@ struct Schema {
 };
 using Schemas = std::vector<Schema>;
 
-// Of a schema that was reached by $ref, those that led there.
+// The schemas that led to a schema that was reached by $ref.
 struct Pending {
   Schema schema;
   std::vector<const Json*> chain;

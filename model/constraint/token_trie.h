@@ -75,7 +75,7 @@ class TokenTrie {
 class TokenBranches {
  public:
   TokenBranches() = default;
-  // Of nodes of `lasting`, which must outlive this, no copy need be made. `keep`: as of a TokenTrie.
+  // Nodes of `lasting`, which must outlive this, need no copy. `keep`: as of a TokenTrie.
   TokenBranches(std::span<const TokenTrie::Branch> branches, const TokenTrie& lasting, bool (*keep)(uint8_t));
 
   bool empty() const { return branches_.empty(); }

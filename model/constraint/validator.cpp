@@ -51,7 +51,7 @@ WideInteger whole_of_json(const Json& number) {
   return number.is_number_integer() ? WideInteger(number.get<int64_t>()) : WideInteger(number.get<double>());
 }
 
-// Of whole numbers exactly; of others as Python's jsonschema, by the quotient of doubles.
+// Exact for whole numbers; for others as Python's jsonschema, by the quotient of doubles.
 bool is_multiple(const Json& value, const Json& of) {
   const double number = value.get<double>(), unit = of.get<double>();
   const bool exact_value = value.is_number_digits() || std::isfinite(number);

@@ -103,7 +103,7 @@ uint64_t idle_bytes(const InnerState& state) {
 
 class Walk {
  public:
-  // Of what follows an end only the bytes that `keep` says, null: all.
+  // `keep` says which bytes may follow an end; null: all.
   Walk(const TokenTrie& trie, bool (*keep)(uint8_t), std::vector<TokenId>& accepted,
        std::vector<TokenTrie::Branch>& ends)
       : trie_(trie), keep_(keep), accepted_(accepted), ends_(ends) {}

@@ -372,7 +372,7 @@ class DeviceExecutor final : public Executor {
     }
     return {};
   }
-  // Of rows of the last `logits_of`; waits.
+  // Fetches rows of the last `logits_of`; waits.
   Status fetch_logits(int first, int rows) {
     const size_t padded = kernels::padded_vocabulary(config_.vocabulary);
     host_logits_.resize(rows * padded);

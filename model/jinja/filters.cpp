@@ -72,7 +72,7 @@ Value case_key(const Value& value, bool case_sensitive) {
   return value.is_string() && !case_sensitive ? Value(lower_key(value)) : value;
 }
 
-// Of a generator: jinja2 takes them one by one where the result is gone through.
+// The elements of a generator: jinja2 takes them one by one where the result is gone through.
 List elements_later(const Value& value) {
   List list = value.elements();
   value.leave_unknown();
@@ -167,7 +167,7 @@ Value map(const Value& value, Arguments arguments) {
   return Value::once(std::move(result));
 }
 
-// Of jinja2's, which keeps them in a set.
+// jinja2's check, which keeps the keys in a set.
 void check_hashable(const Value& key) {
   if (key.is_plain_list() || key.is_dict()) throw TemplateError(fmt::format("unhashable type: '{}'", key.type_name()));
   if (!key.is_tuple()) return;

@@ -17,7 +17,7 @@ struct Output {
   std::string text;
   // Bytes [begin, end) of `text` that came out of {% generation %} blocks.
   std::vector<std::pair<size_t, size_t>> generated;
-  // Of blocks within macros, filters, set blocks and each other: where transformers takes them to be, which is as many
+  // Blocks within macros, filters, set blocks and each other: where transformers takes them to be, which is as many
   // characters behind the text so far as the block wrote.
   std::vector<std::pair<size_t, size_t>> displaced;
 };

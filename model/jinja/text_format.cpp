@@ -14,7 +14,7 @@ namespace tandem::model::jinja {
 
 namespace {
 
-// Of fields without a name: all have a number, or none.
+// The numbers of fields without a name: all have one, or none.
 struct Numbering {
   size_t next = 0;
   bool by_itself = false, by_hand = false;

@@ -365,7 +365,7 @@ namespace {
 
 std::string repr_of_whole(const Value& value) { return value.is_bool() ? (value.truth() ? "1" : "0") : value.repr(); }
 
-// Of whole numbers without leading zeros.
+// Compares whole numbers without leading zeros.
 bool less_digits(std::string_view a, std::string_view b) {
   const bool a_negative = a.starts_with('-'), b_negative = b.starts_with('-');
   if (a_negative != b_negative) return a_negative;

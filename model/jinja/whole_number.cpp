@@ -30,7 +30,7 @@ Value value_of(const Wide& number) {
   return Value::whole_number(std::move(digits));
 }
 
-// Of a magnitude that is not 0, rounded to even.
+// A magnitude that is not 0, rounded to even.
 double rounded(const Wide& magnitude, int exponent) {
   return std::ldexp(std::strtod(magnitude.str().c_str(), nullptr), exponent);
 }

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::array<std::string_view, 6> kLlamaKeys = {"name", "parameters", "arguments", "type", "id", "function"};
 
-// Of the object of a call, once it says it.
+// The form of a call's object, once it says its name.
 BraceForm form_of_name(const std::string& name, bool has_arguments, const OfferedTools& offered) {
   if (offered.known()) return offered.offers(name) ? BraceForm::kCall : BraceForm::kText;
   return name.empty() ? BraceForm::kText : has_arguments ? BraceForm::kCall : BraceForm::kUndecided;

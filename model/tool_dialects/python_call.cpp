@@ -167,7 +167,7 @@ class LiteralReader {
     return value;
   }
 
-  // Of what begins with a backslash. One before any other character stands for itself.
+  // Reads what begins with a backslash. One before any other character stands for itself.
   bool escape(std::string& value) {
     constexpr std::string_view kLetters = "abfnrtv\\'\"", kMeaning = "\a\b\f\n\r\t\v\\'\"";
     if (at_ + 1 >= text_.size()) return false;

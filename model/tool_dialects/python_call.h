@@ -18,7 +18,7 @@ enum class PythonForm : uint8_t {
   kCall,       // NAME.call( with a keyword and = or a closing bracket behind it
   kCode,       // all else
 };
-// Of a text without white space at its beginning. It is decided within a few kilobytes. `whole`: nothing comes next.
+// A text without white space at its beginning. It is decided within a few kilobytes. `whole`: nothing comes next.
 struct PythonStart {
   PythonForm form = PythonForm::kUndecided;
   std::string_view name;  // of a call

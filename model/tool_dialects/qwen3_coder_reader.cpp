@@ -178,7 +178,7 @@ CoderReader::Mark CoderReader::mark_at(std::string_view text, bool whole) {
                                                            : Mark::kNone;
 }
 
-// Of the function behind a call's opening tag in a value.
+// The mark of the function behind a call's opening tag in a value.
 CoderReader::Mark CoderReader::call_behind(std::string_view text, size_t at, bool whole) {
   at = skip_coder_space(text, at);
   if (may_become(text.substr(at), kFunctionOpen, whole)) return Mark::kUndecided;

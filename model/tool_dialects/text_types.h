@@ -18,7 +18,7 @@ enum TextType : uint8_t {
   kObjectText = 64,
 };
 
-// Of the parameter `key`, of those described in the tool's `parameters` themselves: a bit for each type that `type`,
+// The types of the parameter `key` as the tool's `parameters` themselves describe it: a bit for each type that `type`,
 // `enum`, `const`, `anyOf`, `oneOf`, `allOf` and `$ref` leave. Nothing where they say none: its value is a string.
 std::optional<uint8_t> types_of_parameter(const Json& parameters, const std::string& key);
 

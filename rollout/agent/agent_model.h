@@ -34,7 +34,7 @@ struct AgentTurn {
   std::string cut_by;                 // the limit that it was cut at; empty: it ended by itself
   std::string model;                  // that answered
   TokenUse use;
-  // Of our own engine: prompt, sampled tokens, and their logprobs.
+  // From our own engine: prompt, sampled tokens, and their logprobs.
   std::vector<int32_t> prompt_ids, completion_ids;
   std::vector<float> logprobs;
 };

@@ -32,7 +32,7 @@ struct NextTurn {
 
 struct ConversationSettings {
   std::optional<std::tm> now;  // for templates that write the date
-  // Of the text of special tokens within a message, a file, a result: text, so that nothing forges a turn.
+  // What becomes of the text of special tokens within a message, a file, a result: text, so that nothing forges a turn.
   model::SpecialInContent special_in_content = model::SpecialInContent::kText;
 };
 

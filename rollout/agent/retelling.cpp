@@ -72,7 +72,7 @@ Result<Reply> reply_of(const Conversation& conversation, const RetoldTurn& turn,
   return reply_with(turn.said, TRY(texts_of(conversation, turn, between, write)));
 }
 
-// Of the turn before a summary: results, and the request. Behind a turn without calls it stands alone.
+// The turn before a summary: results, and the request. Behind a turn without calls it stands alone.
 Result<Reply> reply_before_summary(const Conversation& conversation, const envs::Compaction& compaction,
                                    const RetoldTurn& turn, std::span<const int32_t> between, const Json& tools) {
   Reply reply{.results = {}, .instruction = compaction.request};

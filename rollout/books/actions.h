@@ -41,7 +41,7 @@ struct BatchEntry {
   EpisodeKey key;
   uint64_t group = 0;
   double advantage = 0;
-  // Of the learned reward above, where the trainer makes advantages of tokens: what each message of the model has.
+  // The learned reward of each message of the model, where the trainer makes advantages of tokens; part of the above.
   std::vector<double> turn_rewards = {};
   std::string kind = {};                       // of the task, where some kinds have advantages of their own; else empty
   std::map<std::string, double> metrics = {};  // of the episode, where the plan asks for them

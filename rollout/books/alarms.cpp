@@ -101,7 +101,7 @@ Alarms::Seen Alarms::read(const Json& line) {
 
 std::vector<Alarm> Alarms::step(const Json& line) {
   const Seen seen = read(line);
-  // Of a trainer that came back with an older checkpoint, or that said its metrics later: what was said is replaced.
+  // A trainer that came back with an older checkpoint, or that said its metrics later, replaces what was said.
   const bool is_next = recent_.empty() || seen.step > recent_.back().step;
   while (!recent_.empty() && recent_.back().step >= seen.step) recent_.pop_back();
   while (!first_.empty() && first_.back().step >= seen.step) first_.pop_back();
@@ -120,7 +120,7 @@ std::vector<Alarm> Alarms::step(const Json& line) {
       }
       kind.recent.push_back(success.get<double>());
       if (kind.recent.size() > 2 * kWindow) kind.recent.pop_front();
-      // Of the steps before those that are looked at: a fall does not raise its own measure.
+      // Only steps before those that are looked at count: a fall does not raise its own measure.
       if (kind.recent.size() < 2 * kWindow) continue;
       kind.best = std::max(kind.best, mean_of({kind.recent.begin(), kind.recent.begin() + kWindow}));
     }

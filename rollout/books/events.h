@@ -55,7 +55,7 @@ struct Commit {
   uint32_t turns = 0, tool_calls = 0, retokenised_turns = 0, compactions = 0, steals = 0, prompt_tokens = 0,
            sampled_tokens = 0;
   double seconds = 0;
-  // Of an episode that has come to the end of its trunk: the turn, the family, and of the numbers above what another
+  // For an episode that has come to the end of its trunk: the turn, the family, and of the numbers above what another
   // episode of the family had sampled and called for it.
   uint32_t branch_turn = 0;
   uint64_t branch_family = 0;
@@ -99,7 +99,7 @@ using Event =
     std::variant<PlanSet, Extended, ConfigSet, WorkerJoined, WorkerLost, Pull, Commit, TrainerJoined, Trained,
                  Checkpointed, Expired, Claimed, StealEnded, FinishRequested, CoordinatorStarted, Compared, TakenOver>;
 
-// Of the log: 1 did not say the plan.
+// The log's format: 1 did not say the plan.
 inline constexpr int kLogFormat = 2;
 
 Json to_json(const Event& event);

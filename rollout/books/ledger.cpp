@@ -149,7 +149,7 @@ void Ledger::on(const Claimed& event) {
     actions_.push_back(Transferred{event.worker, event.worker, event.key, episode->claims});
     return;
   }
-  // Of an offer that somebody has taken, or that its maker has taken back: what it holds is older than the episode.
+  // An offer that somebody has taken, or that its maker has taken back, holds what is older than the episode.
   if (event.claims && *event.claims != episode->claims) {
     actions_.push_back(ClaimRefused{event.worker, event.key, episode->claims});
     return;

@@ -18,7 +18,7 @@ namespace tandem::rollout {
 
 namespace {
 
-// Of episodes dropped as too old, by sampled tokens.
+// Counts episodes dropped as too old, by sampled tokens.
 std::string length_bucket(const EpisodeRecord& episode) {
   if (episode.state != EpisodeState::kCommitted) return "unfinished";
   for (const uint32_t bound : {256u, 1024u, 4096u, 16384u, 65536u}) {

@@ -28,7 +28,7 @@ class MetricsLog {
 
   // A line with the key "step"; "format" is added.
   void append(const Json& line);
-  // Of the file.
+  // The size of the file.
   uint64_t bytes() const;
 
  private:

@@ -53,9 +53,9 @@ void take(std::string_view& bytes, size_t count, std::vector<T>& values) {
   bytes.remove_prefix(count * sizeof(T));
 }
 
-// Of a record: 2 is the same as 1, which did not say so; 3 is one of several segments, which programs of before would
-// take for one; 4 has routes, behind the other lists; 5 has a trunk, whose tokens programs of before would count more
-// than once; 6 has kept tokens, behind all lists, of whose distribution programs of before would know nothing.
+// The formats of a record: 2 is the same as 1, which did not say so; 3 is one of several segments, which older programs
+// would take for one; 4 has routes, behind the other lists; 5 has a trunk, whose tokens programs of before would count
+// more than once; 6 has kept tokens, behind all lists, of whose distribution programs of before would know nothing.
 constexpr int kTrajectoryFormat = 2, kSegmentsFormat = 3, kRoutesFormat = 4, kTrunkFormat = 5, kKeptFormat = 6;
 
 bool are_segments(std::span<const uint32_t> later, size_t count) {

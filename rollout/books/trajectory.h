@@ -32,7 +32,7 @@ struct Trajectory {
   std::vector<float> logprobs;
   std::vector<uint64_t> versions;
   std::vector<uint32_t> later_segments;  // where they begin, ascending; empty: there is one segment
-  // Of a mixture of experts, where they are recorded: the experts that each token went to when it was computed, for the
+  // In a mixture of experts, where they are recorded: the experts that each token went to when it was computed, for the
   // token after it or for the first time. As many rows as tokens; the last of a segment has none that is known.
   ExpertRoutes routes;
   SharedTrunk trunk;
@@ -75,7 +75,7 @@ class TrajectoryStore {
   bool contains(const EpisodeKey& key) const { return offsets_.contains(key); }
   Result<Trajectory> read(const EpisodeKey& key) const;
   size_t size() const { return offsets_.size(); }
-  // Of the log, where it is open to append.
+  // The size of the log, where it is open to append.
   uint64_t bytes() const { return log_ ? log_->size() : 0; }
 
  private:

@@ -1,6 +1,6 @@
 // What sampling cuts off the distribution that the episodes of training are drawn from.
 //
-// Of the likeliest tokens so many stay (top-k); of these the likeliest until their probabilities have a sum (top-p); of
+// So many of the likeliest tokens stay (top-k); of these the likeliest until their probabilities have a sum (top-p); of
 // these all that are not less likely than a part of the likeliest (min-p). It is the policy's own, as its temperature
 // is: which tokens stayed is recorded with each token, and the trainer computes the distribution over those.
 //

@@ -16,7 +16,7 @@ namespace tandem::rollout {
 namespace {
 int pages_for(int tokens) { return (tokens + kernels::kPageTokens - 1) / kernels::kPageTokens; }
 
-// Of the prefix tree: no salt of a caller is that of an adapter, or of another salt with one.
+// A salt of the prefix tree: no salt of a caller is that of an adapter, or of another salt with one.
 std::string tree_salt(const TurnRequest& turn) {
   if (turn.adapter) return "adapter " + turn.adapter->digest().hex() + turn.cache_salt;
   return turn.cache_salt.empty() ? std::string() : "salt " + turn.cache_salt;

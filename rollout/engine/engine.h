@@ -336,7 +336,7 @@ class Engine {
                              std::shared_ptr<model::constraint::Matcher> matcher);
   void ask_for_tokens(const Chunk& chunk, int row, model::Plan& plan, Pass& pass);
   Result<std::vector<SampledToken>> collect();
-  // Of one sequence of a pass, whose draws and their tops begin at `first`: its tokens up to the first that was not
+  // Takes one sequence of a pass, whose draws and their tops begin at `first`: its tokens up to the first that was not
   // drafted.
   void take_said(const Pass& pass, const Pass::Said& said, size_t first, model::Answer& answer,
                  std::vector<SampledToken>& sampled);

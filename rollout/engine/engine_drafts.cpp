@@ -11,7 +11,7 @@ namespace tandem::rollout {
 namespace {
 // Rows of guesses in a pass, of all its sequences.
 constexpr int kMostGuesses = 64;
-// Of the draft model in a row: it is wrong more often the further it goes.
+// Most tokens of the draft model in a row: it is wrong more often the further it goes.
 constexpr int kMostOfModel = 16;
 }  // namespace
 

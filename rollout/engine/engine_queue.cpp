@@ -26,7 +26,7 @@ void Engine::leave_queue(SequenceId id, const Sequence& sequence) {
   if (admitted_.erase(id) == 0) waiting_.erase(place_of(id, sequence));
 }
 
-// Of each priority by id.
+// The sequences of each priority by id.
 std::vector<std::pair<SequenceId, Engine::Sequence*>> Engine::in_order() const {
   std::vector<std::pair<SequenceId, Sequence*>> order(admitted_.begin(), admitted_.end());
   std::ranges::stable_sort(order, {}, [](const auto& one) { return one.second->turn.priority; });

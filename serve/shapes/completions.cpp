@@ -74,7 +74,7 @@ Result<std::vector<int32_t>> middle_prompt(Fields& fields, const std::string& pr
       "suffix", fmt::format("{} has no marks for fill-in-the-middle, so \"suffix\" cannot be used", model.name)));
 }
 
-// Of an answer's tokens; an answer of none comes last.
+// The mean over an answer's tokens; an answer of none comes last.
 double mean_logprob(const Choice& choice) {
   if (choice.tokens().empty()) return -std::numeric_limits<double>::infinity();
   double sum = 0;

@@ -328,7 +328,7 @@ class ResponseShape final : public Shape {
   const std::string id_;
   const Json fixed_;
   const std::function<void(const std::string& id, Json body)> keep_;
-  // Of a stream: the items that are whole, and the one that is open.
+  // In a stream: the items that are whole, and the one that is open.
   Json done_ = Json::array(), current_;
   Kind kind_ = Kind::kNone;
   std::string text_;

@@ -7,7 +7,7 @@
 namespace tandem {
 namespace {
 
-// Of the tokens 7, 3, 9, 149999: all; one; a few; many with all widths of gaps.
+// Sets for the tokens 7, 3, 9, 149999: all; one; a few; many with all widths of gaps.
 KeepSets some() {
   KeepSets sets{.vocabulary = 150000, .counts = {}, .ids = {}};
   sets.append({});

@@ -69,7 +69,7 @@ TEST_F(KeptRun, has_no_difference_and_the_same_bits_after_a_kill_with_ranks_and_
   ASSERT_EQ(run(cut(kSteps, {"trainer.ranks=2", "rollout.workers=1"}), killed, true), 0) << text(output());
   expect_nothing_trained_twice(killed);
   EXPECT_EQ(export_digest(killed), export_digest(whole));
-  // Of the plan: it cannot be changed on the way.
+  // The plan cannot be changed on the way.
   EXPECT_EQ(run(cut(kSteps + 1, {"rollout.top_p=0.8"}), killed, true), 2);
   EXPECT_NE(text(output()).find("rollout.top_p"), std::string::npos) << text(output());
 }

@@ -148,7 +148,8 @@ TEST_F(Replay, of_kinds_with_algorithms_of_their_own_has_the_bits_of_the_run) {
       << text(output());
 }
 
-// Of another run, whose episodes with success are tokens already; the run keeps them, and needs that run no more.
+// Demonstrations of another run, whose successful episodes are tokens already; the run keeps them, and needs that run
+// no more.
 TEST_F(Replay, of_demonstrations_beside_reinforcement_has_the_bits_of_the_run) {
   const fs::path first = root() / "teaches", path = root() / "is-taught";
   ASSERT_EQ(run({"run.steps=3", "tasks.heldout=0"}, first), 0) << text(output());

@@ -57,7 +57,7 @@ class ServeGateway : public Serve {
     for (const auto& replica : replicas_) all.push_back(replica.url);
     return all;
   }
-  // Of one upstream, by its URL.
+  // A metric of one upstream, by its URL.
   double metric_of(const std::string& name, const std::string& url) const {
     const auto page = ask("/metrics", "", "", "GET").body;
     const std::string start = name + "{upstream=\"" + url.substr(url.find("://") + 3) + "\"}";

@@ -87,7 +87,7 @@ TEST_F(ServeRoutes, are_those_of_a_pass_over_prompt_and_answer) {
     }
   }
   EXPECT_EQ(decoded(routes), expected_file(whole({{"token_ids", ids}})));
-  // Of a model without experts, and of no answer, there are none.
+  // A model without experts has none, and so has no answer.
   const Json asked = {{"return_routed_experts", true}};
   auto refused =
       ask("/inference/v1/generate", dump_json(request({{"model", "tiny"}, {"return_routed_experts", true}})));

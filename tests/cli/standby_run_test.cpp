@@ -27,7 +27,7 @@ class StandbyRun : public RunTest {
       if (at == std::string::npos || end == std::string::npos) return "";
       return said.substr(at + kBefore.size(), end - at - kBefore.size());
     }
-    // Of the one run whose copy it keeps.
+    // The copy of the one run that it keeps.
     fs::path copy() const {
       std::error_code error;
       for (const auto& entry : fs::directory_iterator(store / "standby", error)) return entry.path();

@@ -96,7 +96,7 @@ class TestEngine {
     fs::remove(archive);
   }
 
-  // Of that one, for tests of the folder that an image works in.
+  // An image of that one, for tests of the folder that an image works in.
   void make_folder_image() {
     const std::string recipe =
         std::string("FROM ") + kImage + "\nENV GREETING=hello PATH=/opt/bin:/usr/bin:/bin\nWORKDIR /srv/app\n";

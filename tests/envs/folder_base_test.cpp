@@ -315,8 +315,8 @@ std::string refusal_after_mounting(const fs::path& folder, const std::string& wh
   return {told, static_cast<size_t>(std::max<ssize_t>(count, 0))};
 }
 
-// Of the same file system too, which numbers of devices do not tell. The overlay would show an empty folder, and all
-// that the user has there would count as deleted by the agent.
+// Mounts of the same file system too, which numbers of devices do not tell. The overlay would show an empty folder, and
+// all that the user has there would count as deleted by the agent.
 TEST(FolderBasesElsewhere, what_is_mounted_in_the_folder_is_not_taken_for_deleted) {
   Scratch user;
   user.put("data/kept", "kept\n");

@@ -312,7 +312,7 @@ TEST_F(ReportChannelTest, tests_within_tests_are_not_reported) {
 }
 
 TEST_F(ReportChannelTest, a_check_that_can_be_forged_is_named_by_validate) {
-  // Of a runner of the author's own what is printed counts. That it captures prints, as pytest does, is no help: it
+  // What a runner of the author's own prints counts. That it captures prints, as pytest does, is no help: it
   // prints by a descriptor that it keeps, in the midst of a line.
   const char* runner =
       "import os, sys\n"

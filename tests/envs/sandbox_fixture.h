@@ -31,7 +31,7 @@ inline std::string name_of(pid_t process) {
   return read_file("/proc/" + std::to_string(process) + "/comm").value_or("");
 }
 
-// Of a spawner the first processes of its sandboxes: children that are not a control group's maker, or the child of one
+// The first processes of a spawner's sandboxes: children that are not a control group's maker, or the child of one
 // that is bubblewrap.
 inline std::vector<pid_t> sandboxes_of(pid_t spawner) {
   std::vector<pid_t> found;

@@ -92,7 +92,7 @@ TEST_P(SandboxNetwork, everything_else_is_refused_with_a_line_that_the_model_can
 class NetworkOfASandbox : public EitherSandbox {
  protected:
   std::string network() { return shell("readlink /proc/self/ns/net"); }
-  // Of sockstat no more than is counted for each network.
+  // No more of sockstat than is counted for each network.
   std::string counts() {
     return shell(
         "cat /proc/self/net/dev /proc/self/net/snmp; "

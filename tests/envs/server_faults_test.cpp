@@ -226,7 +226,7 @@ TEST_P(ServerFaults, every_episode_ends_with_a_typed_outcome_and_nothing_is_left
   fs::remove(address.substr(6));
   EXPECT_EQ(count_entries("/proc/self/fd"), descriptors);
   EXPECT_EQ(mounts_here(), mounts);
-  // Of bubblewrap and its spawner, killed in the same tenth of a millisecond, a process may be left, until the next
+  // Bubblewrap and its spawner, killed in the same tenth of a millisecond, may leave a process, until the next
   // start.
   ASSERT_TRUE(NamespaceBackend::start(GetParam()).has_value());
   for (const pid_t spawner : spawners_) EXPECT_THAT(groups_of(spawner), testing::IsEmpty());

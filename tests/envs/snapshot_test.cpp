@@ -147,7 +147,7 @@ TEST_P(Freeze, whatever_was_killed_is_gone_before_files_are_collected) {
   }
 }
 
-// Of a process that this machine shows with these words, "S" or "T" and the like; empty where there is none.
+// A process that this machine shows with these words, "S" or "T" and the like; empty where there is none.
 std::string state_of(const std::string& words) {
   for (const auto& entry : fs::directory_iterator("/proc")) {
     if (read_file(entry.path() / "cmdline").value_or("") != words) continue;

@@ -133,7 +133,7 @@ TEST_F(EvalFolderTest, nights_stand_by_time_and_after_those_they_were_compared_w
     fs::create_directories(root() / name);
     ASSERT_TRUE(write_file(root() / name / "history.jsonl", history_text(lines)));
   };
-  // Of the chain a, b, c the clock of b was a day behind; d is of no chain.
+  // In the chain a, b, c the clock of b was a day behind; d is of no chain.
   const auto a = line("a", 200'000), b = line("b", 100'000), c = line("c", 300'000);
   write("a", {a});
   write("b", {a, b});

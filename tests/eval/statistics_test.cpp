@@ -76,7 +76,7 @@ TEST(EvalStatistics, tasks_that_did_not_change_have_no_interval_but_a_loss_that_
   EXPECT_FALSE(paired_difference({}, 0.95));
 }
 
-// Of nights without any difference at most a few in a hundred are called worse, also with few tasks.
+// At most a few in a hundred of nights without any difference are called worse, also with few tasks.
 TEST(EvalStatistics, equal_nights_are_seldom_called_worse_and_worse_ones_mostly) {
   Random random(11);
   const auto share_called_worse = [&](int tasks, double now_by) {

@@ -84,7 +84,7 @@ class Call {
 
 int64_t area(int64_t rows, int64_t columns) { return rows < 0 || columns < 0 ? 0 : rows * columns; }
 size_t stride_of(Call& in, int width) { return static_cast<size_t>(std::max(0, width)) + in.byte() % 3; }
-// Of rows that begin `stride` apart, the last one as long as it is.
+// Elements of rows that begin `stride` apart, the last one as long as it is.
 int64_t strided(int rows, size_t stride, int width) {
   return rows <= 0 || width < 0 ? 0 : (rows - 1) * static_cast<int64_t>(stride) + width;
 }

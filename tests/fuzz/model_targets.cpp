@@ -126,7 +126,7 @@ std::vector<std::string> tokenizer_seeds() {
       R"("vocab":[["<unk>",0],["\u2581Hello",-1.5],["l",-2.25],["<0x0A>",0]]}})"};
 }
 
-// Of the table's bytes, which a change in tokenizer.json would mostly leave broken as base64.
+// Reads the table's bytes, which a change in tokenizer.json would mostly leave broken as base64.
 void precompiled(std::string_view bytes) {
   constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   std::string base64;

@@ -156,7 +156,7 @@ std::vector<std::string> git_patch_seeds() {
       "rename to c.txt\ndiff --git a/d b/d\nnew file mode 100755\n--- /dev/null\n+++ b/d\n@@ -0,0 +1 @@\n+d\n"};
 }
 
-// Of lines whose repository is not there; git's own answers are not foreign bytes.
+// Reads lines whose repository is not there; git's own answers are not foreign bytes.
 void swe_bench(std::string_view bytes) {
   static Folder folder;
   folder.put("tasks.jsonl", bytes);

@@ -14,7 +14,7 @@ constexpr size_t kWorkspace = size_t{kRows} * (kPanels * 12 + 2048 * 2);
 // Two picks of a row, none of some, the last token of the vocabulary, the same token twice.
 const std::vector<TandemCudaPick> kPicks = {{0, 5}, {0, 4499}, {2, 70}, {4, 4499}, {5, 4100}, {5, 4100}};
 const std::vector<float> kGradients = {0.5f, -0.25f, 1, 2, 0.75f, 0.5f};
-// Of policies at temperatures; a row at 1 among them.
+// The scales of policies at temperatures; a row at 1 among them.
 const std::vector<float> kScales = {1 / 0.7f, 0.5f, 1, 2, 1 / 1.2f, 1 / 0.3f};
 
 std::vector<bf16> hidden() { return random_bf16(kRows * kWidth, 1); }
@@ -82,7 +82,7 @@ Bytes lm_head_backward_case(Machine& machine) {
 }
 TANDEM_CUDA_CASE_TESTS(lm_head_backward)
 
-// Of a stream whose kernels are `tensor`: all rows as above, and as many that they are of several tiles.
+// On a stream whose kernels are `tensor`: all rows as above, and as many that they are of several tiles.
 Bytes tensor_lm_head_case(Machine& machine) {
   Bytes bytes = lm_head_case(machine);
   for (const int rows : {17, 70, 130}) {
@@ -277,7 +277,7 @@ TEST(CudaHost, lm_head_and_its_gradient_give_the_bits_of_the_avx2_kernel) {
   EXPECT_EQ(machine.fetch(without_head.grad_hidden, grad_hidden.size()), grad_hidden);
 }
 
-// Of each row some tokens: two of different slabs, one alone, the picks of a row with others, all.
+// Some tokens of each row: two of different slabs, one alone, the picks of a row with others, all.
 std::vector<uint64_t> kept_words() {
   std::vector<uint64_t> words(kRows * kPanels, 0);
   const std::vector<std::vector<int>> kept = {{5, 6, 4499}, {4200}, {0, 70, 71, 2000}, {}, {1, 64, 4499}, {4100, 4101}};

@@ -26,7 +26,7 @@ std::vector<uint64_t> positions() {
   return values;
 }
 
-// Of rows that are cut, and held to masks: every way of one with every way of the others.
+// Rows that are cut, and held to masks: every way of one with every way of the others.
 struct Cuts {
   std::vector<int32_t> top_k, mask_of;
   std::vector<float> top_p, min_p;

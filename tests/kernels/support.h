@@ -28,7 +28,7 @@ inline std::vector<float> random_floats(size_t count, uint64_t seed, float scale
   return values;
 }
 
-// Of heads that turn by base^(-2 i / rope_dim).
+// The table of heads that turn by base^(-2 i / rope_dim).
 inline std::vector<float> rope_table(int positions, int rope_dim, double base) {
   std::vector<float> frequencies;
   for (int i = 0; i < rope_dim; i += 2) {

@@ -40,7 +40,8 @@ inline std::string model_name(const testing::TestParamInfo<const char*>& info) {
   return name;
 }
 
-// Of each token but the first. The sequence is prefilled in chunks of `chunk`, in a pass with those of `neighbours`.
+// The logprobs of each token but the first. The sequence is prefilled in chunks of `chunk`, in a pass with those of
+// `neighbours`.
 inline std::vector<float> engine_logprobs(kernels::Stream& stream, const Weights& weights,
                                           std::span<const int32_t> tokens, size_t chunk,
                                           std::span<const std::vector<int32_t>> neighbours = {}) {

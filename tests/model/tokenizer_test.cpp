@@ -432,7 +432,7 @@ TEST(Tokenizer, patterns_have_the_meaning_that_oniguruma_gives_them) {
   }
 }
 
-// Of which PCRE2 makes something else, or that nobody has compared.
+// PCRE2 makes something else of these, or nobody has compared.
 TEST(Tokenizer, patterns_whose_meaning_is_not_known_to_be_the_same_are_refused_by_name) {
   for (const auto& [pattern, named] : std::initializer_list<std::pair<const char*, const char*>>{
            {R"(\X)", "\\X"},

@@ -280,7 +280,7 @@ TEST(Engine, on_a_device_that_runs_behind_goes_on_with_turns_and_lets_sequences_
     std::vector<Sampled> said;
     for (int i = 0; i < 3; ++i) EXPECT_TRUE(e.add(i, prompt_of(i, 30), turn(i)));
     said.push_back(run(e)[1]);
-    // Of sequence 0, which is let go in the middle of its turn, there is another by the same name at once.
+    // Sequence 0 is let go in the middle of its turn, and another by the same name comes at once.
     EXPECT_TRUE(e.extend(0, prompt_of(7, 5), turn(50)));
     for (int i = 0; i < 4; ++i) EXPECT_TRUE(e.step());
     e.release(0);

@@ -127,7 +127,7 @@ TEST(EngineVersions, what_is_kept_says_of_which_weights_it_is) {
     }
     EXPECT_TRUE(mixed);
     EXPECT_GT(e.counters().mixed_tokens, 0u);
-    // Of the new weights alone something else would have come, and others do not find what is mixed.
+    // The new weights alone would have made something else, and others do not find what is mixed.
     ASSERT_TRUE(e.add(2, prompt_of(1, 70), turn(2)));
     const auto other = run(e);
     auto fresh = engine_of(2, {.slots = 4, .max_tokens = 256});

@@ -18,7 +18,7 @@ namespace {
 using model::tiny_weights;
 using Weights = std::shared_ptr<const model::Weights>;
 
-// Of an engine whose passes all take the same time, so that any draft is worth its rows.
+// An engine whose passes all take the same time, so that any draft is worth its rows.
 Engine engine_of(const Weights& weights, EngineSettings settings, Speculation speculation, int depth = 1) {
   settings.speculation = speculation;
   const auto make = [&](const model::ExecutorSettings& room) -> Result<std::unique_ptr<model::Executor>> {

@@ -18,7 +18,8 @@ using testing::HasSubstr;
 
 // Both sides add in float32, in different orders. The largest difference on these models is 1e-5.
 constexpr double kFloat32Bound = 5e-5;
-// Of our bf16, which rounds after every operation: the mean by transformers' own bf16, and of one token at most this.
+// The bound of our bf16, which rounds after every operation: the mean by transformers' own bf16, and of one token at
+// most this.
 constexpr double kBf16Bound = 0.3;
 
 struct Answer {

@@ -208,7 +208,7 @@ TEST_F(SeveralUpdates, have_the_advantages_of_the_whole_batch) {
   Learner several = learner(updates), single = learner({});
   const auto batch = samples();
   auto old = sampled_by(single, batch);
-  // Of reinforce++ without a discount: rewards, whitened over all tokens.
+  // By reinforce++ without a discount: rewards, whitened over all tokens.
   double count = 0, sum = 0, squares = 0;
   const auto over_tokens = [&](const auto& add) {
     for (const Sample& sample : batch) {

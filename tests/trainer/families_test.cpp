@@ -65,7 +65,7 @@ TEST_P(FamilyTape, a_tree_of_samples_gives_each_the_bits_that_the_engine_gives_i
   }
 }
 
-// Of the mean log-probability of one sequence: of every tensor the norm and one projection.
+// The mean log-probability of one sequence: of every tensor the norm and one projection.
 TEST_P(FamilyTape, the_gradient_of_every_tensor_is_that_of_transformers) {
   auto stream = std::move(*kernels::Stream::cpu(2)), single = std::move(*kernels::Stream::cpu(1));
   const auto weights = load(stream);

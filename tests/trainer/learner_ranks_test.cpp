@@ -159,7 +159,7 @@ TEST(LearnerRanks, a_reference_model_changes_nothing_of_that) {
   EXPECT_EQ(on_ranks(4, settings_for_ranks(), all)[0], on_ranks(1, settings_for_ranks(), all)[0]);
 }
 
-// Of one update, of the whole batch, and of several.
+// With one update, of the whole batch, and with several.
 TEST(LearnerRanks, what_a_teacher_says_is_what_it_says_to_one_rank) {
   auto several = settings_for_ranks();
   several.updates = {.epochs = 2, .minibatches = 3, .seed = 9};

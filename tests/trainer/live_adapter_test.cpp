@@ -62,7 +62,7 @@ TEST(LiveAdapter, engine_and_trainer_give_the_same_bits_whatever_the_chunks_and_
   }
 }
 
-// Of a rank that products have to fill up, and of a matrix that is in the middle of its parameter.
+// A rank that products have to fill up, and a matrix that is in the middle of its parameter.
 TEST(LiveAdapter, of_odd_rank_is_what_merging_it_gives) {
   auto stream = std::move(*kernels::Stream::cpu(2));
   auto merged = std::move(*load_weights(golden_model("llama"), false, WeightFormat::kFloat32));

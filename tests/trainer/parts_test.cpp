@@ -162,7 +162,7 @@ class LearnerParts : public testing::Test {
   }
 };
 
-// Of one update by samples alone, of one that looks at the whole batch, and of several.
+// One update by samples alone, one that looks at the whole batch, and several.
 TEST_F(LearnerParts, each_has_the_loss_of_its_samples_alone_and_the_step_their_sum) {
   const std::vector<std::string> of_samples = {"b=gspo weight=2", "c=dapo kl.estimator=k3 kl.coefficient=0.1"},
                                  of_batches = {"b=reinforce++ gamma=0.9", "c=gigpo"};

@@ -65,7 +65,7 @@ class SlotSumTest : public testing::Test {
     return true;
   }
 
-  // Of the slots from `first`, as a rank that owns that sub-tree sums them.
+  // The sum of the slots from `first`, as a rank that owns that sub-tree sums them.
   std::vector<float> sum(size_t first, const std::vector<bool>& used) const {
     SlotSum tree(layout(), {});
     Buffer<float> into(12);

@@ -38,7 +38,7 @@ struct LossBatch {
   std::vector<std::vector<int64_t>> anchors;
   std::vector<int64_t> turns;    // of a token that counts: which turn of its row it is of, from 0; -1 elsewhere
   std::vector<RowTrunk> trunks;  // of a row; empty: there are none
-  // Of a row by name: numbers of its episode. NaN: the episode has none of this name.
+  // Numbers of a row's episode, by name. NaN: the episode has none of this name.
   std::map<std::string, std::vector<double>> metrics;
   bool is_credited = false;  // `advantages` are those of branches already (branch_credit.h)
 };

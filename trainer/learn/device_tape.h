@@ -103,7 +103,7 @@ class Tape::DevicePass final : private DeviceTapeStream, public model::DeviceLay
   kernels::OnDevice<float>* grad_of(int parameter) const {
     return kernels::beyond(gradients_, layout_.parameters[parameter].offset);
   }
-  // Of a norm, whose kernel has no way to leave it out.
+  // The gradient of a norm, whose kernel has no way to leave it out.
   Result<kernels::OnDevice<float>*> grad_of_norm(int parameter);
   Result<Tensor> record(Record entry, int rows, int columns);
   Result<Element*> recompute(const Record& record);

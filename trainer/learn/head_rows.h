@@ -27,7 +27,7 @@ struct HeadRows {
                              int vocabulary);
 };
 
-// Of each pick which of those rows is its.
+// For each pick which of those rows is its.
 std::vector<size_t> head_row_of(std::span<const kernels::TokenPick> picks, std::span<const KeptTokens> kept_of);
 
 }  // namespace tandem::trainer

@@ -6,7 +6,7 @@
 // weights (low_rank.h). A step is a function of the weights, the moments and the batch: the same bits on every run with
 // any number of threads.
 //
-// Of several ranks each takes the slots of a sub-tree, and owns a part of the masters and moments where AdamW moves all
+// Each of several ranks takes the slots of a sub-tree, and owns a part of the masters and moments where AdamW moves all
 // weights; the weights are whole on every rank. All ranks make the same calls with the same arguments: a step, a save
 // and a load end with the same outcome on all, and the bits are those of one rank.
 //
@@ -63,7 +63,7 @@ struct Sample {
   // The tokens that each was drawn from, where the sampler cut some off: all logprobs of the sample, those of reference
   // model and teacher too, are among these. Empty: it was drawn from all.
   KeepSets kept = {};
-  // Of the episode, by name: what functions of the user's own may take. Empty where none does.
+  // Numbers of the episode, by name: what functions of the user's own may take. Empty where none does.
   std::map<std::string, double> metrics = {};
   // Samples of one group with the same `trunk` share their first `trunk_tokens` tokens, which were sampled once; below
   // 0: none.
@@ -99,7 +99,7 @@ struct UpdateMetrics {
   bool taken = true;     // false: approx_kl was beyond BatchUpdates::kl_stop, and the step ended before this update
 };
 
-// Of a step of several updates loss, norm, entropy, ratios, clips and corrections are means over those that were taken,
+// In a step of several updates loss, norm, entropy, ratios, clips and corrections are means over those that were taken,
 // ratio_max is the largest, and the other numbers are of the batch, by the policy before the step.
 struct StepMetrics {
   double loss = 0;
@@ -199,7 +199,7 @@ class Learner {
   // second forward pass comes first, since the loss is of whole answers.
   Result<StepMetrics> prefer(std::span<const Sample> answers, std::span<const double> reference,
                              const PreferenceLoss& loss);
-  // Of each sample the sum over its trained tokens; no step.
+  // The sum over each sample's trained tokens; no step.
   Result<std::vector<double>> sums_of_logprobs(std::span<const Sample> samples);
   // The mean negative log-likelihood; no step.
   Result<double> evaluate(std::span<const Sample> samples);
@@ -212,7 +212,7 @@ class Learner {
   // ranks each writes what it owns, to a file of its own. `progress` is the training's own state, returned by
   // checkpoint_progress().
   Status save(const fs::path& folder, const Json& progress = {});
-  // Of any number of ranks. kCorrupt where a digest differs, kInvalid where it is of another model or optimizer.
+  // Any number of ranks may have written it. kCorrupt where a digest differs, kInvalid for another model or optimizer.
   Status load(const fs::path& folder);
   // Describes the first difference of masters and moments from a checkpoint; empty where all are equal. For one rank.
   // Errors are those of load.
@@ -250,12 +250,12 @@ class Learner {
   // Gathers the rounded weights of all ranks on all ranks.
   Status gather_weights();
   std::string description() const;
-  // Of one sample's trained tokens, in order.
+  // The numbers of one sample's trained tokens, in order.
   struct TokenLogprobs {
     // Empty without a reference model, a critic, a teacher that was asked.
     std::vector<double> logprobs, ref_logprobs, values, teacher_logprobs;
   };
-  // Of the critic, while gradients are computed.
+  // The critic's pass, while gradients are computed.
   struct ValuePass {
     std::span<const double> gradients;  // dLoss/dvalue, [samples, length]
     size_t length = 0;
@@ -306,7 +306,7 @@ class Learner {
   // How far a sample's logprobs are from the sampler's, where `version` sampled them. Where routes are taken, of tokens
   // alone that no other version has sampled one before, whose routes would not be those of `version`.
   static void compare(const Sample& sample, const TokenLogprobs& at, uint64_t version, Outcome& outcome);
-  // Of a demonstration in a batch whose demonstrations have so many trained tokens.
+  // The term of a demonstration in a batch whose demonstrations have so many trained tokens.
   static void imitate(const TokenLogprobs& at, double tokens, const DemonstrationTerm& term,
                       std::vector<double>& gradients, Outcome& outcome);
   // The loss of the demonstrations among the samples, which is returned; its mean is written to of_loss.
@@ -325,7 +325,7 @@ class Learner {
     int64_t kept_of = 0, truncated = 0, kept = 0;
     bool any = false;  // whether there was a gradient
   };
-  // Of the samples at `places`, in that order.
+  // Runs the samples at `places`, in that order.
   Result<PassCounts> run_slot(std::span<const Sample> samples, std::span<const size_t> places,
                               const SampleGradients& gradients_of, const Slice& gradients, std::span<Outcome> outcomes,
                               std::span<double> head_gradient, Asked asked);

@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kOptimizerFile = "optimizer.safetensors";
 constexpr const char* kStateFile = "learner.json";
-// Of a checkpoint. 1 did not say so; 2 is one file; in 3 masters and moments lie in a file of each rank.
+// The formats of a checkpoint: 1 did not say so; 2 is one file; in 3 masters and moments lie in a file of each rank.
 constexpr int kFormat = 3, kWholeFormat = 2;
 
 Result<Json> read_state(const fs::path& folder) {
@@ -127,7 +127,7 @@ Status Learner::save(const fs::path& folder, const Json& progress) {
   return ranks_.agree(ranks_.is_first() ? write_state(aside, folder, *shards, progress) : Status());
 }
 
-// Of each rank where its slices begin and what their digests are; empty on all ranks where one file has it all.
+// Returns where each rank's slices begin and what their digests are; empty on all ranks where one file has it all.
 Result<Json> Learner::write_shards(const fs::path& aside) {
   std::vector<StateSlice> states = this->state();
   // What is whole on every rank is the first one's to write; the others have none of it, at its end.

@@ -7,7 +7,7 @@ namespace tandem::trainer {
 
 namespace {
 
-// Of weights that were copied to be read.
+// Memory of weights that were copied to be read.
 size_t of_copy(const model::Weights::Memory& memory) { return memory.all() - memory.returned; }
 
 // With LoRA the targets as they were are kept, too.

@@ -7,7 +7,7 @@
 
 namespace tandem::trainer {
 
-// Of a slice over all elements of the model.
+// The own part of a slice over all elements of the model.
 Slice Learner::own(const Slice& whole) const { return shard_ ? whole.part(shard_->begin, shard_->count) : whole; }
 
 Status Learner::gather_weights() {

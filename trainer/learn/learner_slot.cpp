@@ -16,7 +16,7 @@ size_t shared(View a, View b) {
   return static_cast<size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
 }
 
-// Of a tree with these segments more; at most, as later ones may share more than the opening with each other.
+// Rows of a tree with these segments more; at most, as later ones may share more than the opening with each other.
 int rows_with(const TreeRows& tree, std::span<const View> segments) {
   int rows = tree.rows_with(segments.front());
   for (const View later : segments.subspan(1)) rows += static_cast<int>(later.size() - shared(segments.front(), later));
@@ -152,7 +152,7 @@ Result<Learner::PassCounts> Learner::run_slot(std::span<const Sample> samples, s
       std::vector<float> entropies;
       TRY(tape_->backward(grad_logprobs, gradients, &entropies, learned_, grad_states));
       sum.any = true;
-      // Of each sample by itself, so that it does not matter beside which others it was computed.
+      // Each sample is computed by itself, so that it does not matter beside which others.
       std::vector<uint8_t> moves(counts.size());
       for (size_t s = 0; s < counts.size(); ++s)
         moves[s] = std::ranges::any_of(gradients_of_samples[s], [](double g) { return static_cast<float>(g) != 0; });

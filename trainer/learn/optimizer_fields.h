@@ -26,7 +26,7 @@ struct OptimizerConfig {
 void add_optimizer_fields(Schema& schema, OptimizerConfig& config, int& warmup_steps);
 void add_optimizer_fields(Schema& schema, OptimizerConfig& config, double& warmup_share);
 
-// Of a training of `steps` steps; the factors of `low_rank` are drawn by `seed`. kInvalid names the wrong key.
+// A training of `steps` steps; the factors of `low_rank` are drawn by `seed`. kInvalid names the wrong key.
 struct TrainingLength {
   int64_t steps = 0;
   int warmup_steps = 0;

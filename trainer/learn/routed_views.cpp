@@ -17,8 +17,8 @@ std::string_view text_of(std::span<const uint8_t> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// Of the symbols before a token. Two that are equal by chance do no harm: what is looked up by them is a symbol of the
-// same token, and where it is put decides what comes before it.
+// A hash of the symbols before a token. Two that are equal by chance do no harm: what is looked up by them is a symbol
+// of the same token, and where it is put decides what comes before it.
 uint64_t extended(uint64_t hash, int32_t symbol) {
   hash = (hash ^ static_cast<uint64_t>(static_cast<uint32_t>(symbol))) * 0x9E3779B97F4A7C15u;
   return hash ^ (hash >> 29);

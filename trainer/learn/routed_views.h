@@ -23,7 +23,7 @@ struct Sample;
 struct TreeRoutes {
   RouteShape shape;
   std::vector<int32_t> ids;  // [layers][rows][top_k]; -1 first where the row has none
-  // Of one layer that has experts, counted among those.
+  // The experts of one layer that has some, counted among those.
   std::span<const int32_t> layer(size_t index) const {
     const size_t size = ids.size() / shape.layers;
     return std::span(ids).subspan(index * size, size);
@@ -32,7 +32,7 @@ struct TreeRoutes {
 
 class RoutedViews {
  public:
-  // Of samples that stay where they are. kInvalid where their routes are not of `shape`, the model's.
+  // Views of samples that stay where they are. kInvalid where their routes are not of `shape`, the model's.
   static Result<RoutedViews> create(std::span<const Sample* const> samples, const RouteShape& shape);
 
   bool any() const { return !symbols_.empty(); }  // else views are the tokens themselves

@@ -46,7 +46,7 @@ class Tape {
   Result<std::vector<float>> forward(kernels::Stream& stream, const model::Weights& weights, const TokenTree& tree,
                                      std::span<const TokenPick> picks, const TreeRoutes* routes = nullptr,
                                      float logit_scale = 1, std::span<const KeptTokens> kept = {});
-  // Of the last forward pass: rows times layers whose experts were given, and those whose router would choose others.
+  // In the last forward pass: rows times layers whose experts were given, and those whose router would choose others.
   struct GivenRoutes {
     int64_t given = 0, changed = 0;
   };

@@ -119,7 +119,7 @@ class Tape::TapeOps final : public model::LayerOps<T>, public Tape::Pass {
 
   bool learns(int parameter) const { return learned_.empty() || learned_[parameter] != 0; }
   float* grad_of(int parameter) const { return grads_ + layout().parameters[parameter].offset; }
-  // Of a norm, whose kernel has no way to leave it out.
+  // The gradient of a norm, whose kernel has no way to leave it out.
   float* grad_of_norm(int parameter);
 
   Tensor record(Record entry, int rows, int columns);

@@ -84,7 +84,7 @@ size_t Tape::TapeOps<T>::kept_bytes() const {
   return bytes;
 }
 
-// Of all rows that have experts given in one layer, and so in all.
+// Counts all rows that have experts given in one layer, and so in all.
 Tape::GivenRoutes given_routes_of(const TreeRoutes* routes) {
   Tape::GivenRoutes counts;
   if (routes == nullptr) return counts;

@@ -55,7 +55,7 @@ Result<std::optional<ReferenceSums>> reference_sums(const fs::path& file, const 
     return learner.sums_of_logprobs(part);
   };
   auto sums = TRY(read_sums(file, digest, all.size()));
-  // Of another model, or computed elsewhere, where the first ones are not the same bits.
+  // Sums of another model, or computed elsewhere, where the first ones are not the same bits, are dropped.
   if (!sums.empty() && !begin_alike(sums, TRY(next_sums(0)))) sums.clear();
   // Whole again, without what may have been cut off behind it.
   std::string text = dump_json(Json{{"samples", digest}}) + "\n";

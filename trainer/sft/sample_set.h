@@ -32,7 +32,7 @@ struct PlacedSample {
 };
 
 struct SampleSet {
-  // Of pairs the preferred answer, then the other.
+  // Pairs are the preferred answer, then the other.
   std::vector<PlacedSample> train, validation;
   bool pairs = false;
   // Left out of what was read; of pairs, pairs.
@@ -44,7 +44,7 @@ struct SampleSet {
   int64_t without_end = 0;            // not left out: what is trained last is not an end token of the model
   int64_t files = 0;
 
-  // Of the tokens and masks of all samples in order: what a resumed training must find again.
+  // The digest of the tokens and masks of all samples in order: what a resumed training must find again.
   Digest digest() const;
 };
 

@@ -28,7 +28,7 @@ struct TinyModelSettings {
 Status make_tiny_model(const fs::path& out, const TinyModelSettings& settings,
                        const std::function<void(const std::string&)>& progress);
 
-// Of its layers, which do not depend on the vocabulary: what can be checked before it is made.
+// The layout of its layers, which do not depend on the vocabulary: what can be checked before it is made.
 Result<model::ParameterLayout> tiny_layout();
 
 }  // namespace tandem::trainer

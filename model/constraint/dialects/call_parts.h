@@ -12,13 +12,13 @@ inline uint32_t add_part(CallGraph& graph, Part part) {
   return static_cast<uint32_t>(graph.parts.size() - 1);
 }
 
-// Of dialects that write a call as one object: an object with the name and, under `arguments_key`, the arguments, or,
+// For dialects that write a call as one object: an object with the name and, under `arguments_key`, the arguments, or,
 // where the dialect has that, a list of them, alone or beside that. It is the grammar's root.
 enum class CallLists : uint8_t { kNo, kYes, kOnly };
 Result<Grammar> object_of_calls(const CallsAsked& asked, const std::string& arguments_key, CallLists lists);
 
-// Of dialects that write name and arguments apart: the nodes of the arguments are the grammar's entries, by tool; those
-// without a value are never begun. There is one with a value at least.
+// For dialects that write name and arguments apart: the nodes of the arguments are the grammar's entries, by tool;
+// those without a value are never begun. There is one with a value at least.
 Result<Grammar> arguments_of_tools(const std::vector<OfferedTool>& tools);
 
 // kInvalid where what the dialect writes of a call of this name is not read back as one.

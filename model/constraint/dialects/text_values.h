@@ -13,7 +13,7 @@ struct TextForm {
   std::vector<std::string_view> tags;  // that no text has, as the parser would take them for the end
 };
 
-// Of each tool the rules of its arguments, of which one holds; their properties' nodes are texts or JSON. A tool may
+// The rules of each tool's arguments, of which one holds; their properties' nodes are texts or JSON. A tool may
 // have none, not all do. Parameters that are not described, or whose names the dialect cannot write, are never given.
 Result<std::vector<std::vector<uint32_t>>> text_arguments(Grammar& grammar, const TextForm& form,
                                                           const std::vector<OfferedTool>& tools);

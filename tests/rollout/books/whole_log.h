@@ -8,7 +8,7 @@
 
 namespace tandem::rollout {
 
-// Of a log whose first event is its plan.
+// Reads a log whose first event is its plan.
 inline Ledger whole_log(const fs::path& run_dir) {
   Ledger ledger(History::kFull);
   const auto replay = [&](std::string_view record, uint64_t) -> Status {

@@ -1,4 +1,4 @@
-// Of each token that counts, what it adds to the covariance of logprob and advantage over the batch (Cui et al. 2025):
+// What each token that counts adds to the covariance of logprob and advantage over the batch (Cui et al. 2025):
 // where it is large the policy grows surer of what it already prefers, and entropy falls. Private to
 // trainer/learn/losses/.
 #pragma once

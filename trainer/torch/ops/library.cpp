@@ -64,7 +64,7 @@ namespace {
 
 constexpr const char* kAutograd = "libtandem_ops_autograd.so";
 
-// Of an ABI version the bytes from the top: major, minor, patch.
+// The release of an ABI version, whose bytes from the top are major, minor, patch.
 std::string release_of(uint64_t version) {
   return std::to_string(version >> 56 & 0xff) + "." + std::to_string(version >> 48 & 0xff) + "." +
          std::to_string(version >> 40 & 0xff);

@@ -49,7 +49,7 @@ std::tuple<Tensor, Tensor, Tensor> attention_backward(const Tensor& grad, const 
 Tensor lm_head_logprob(const Tensor& hidden, const Tensor& weight, const Tensor& tokens);
 // And the logarithm of each row's sum, fp32 [..].
 std::tuple<Tensor, Tensor> lm_head_forward(const Tensor& hidden, const Tensor& weight, const Tensor& tokens);
-// Of hidden, and of weight where `of_weight`, else of no elements; `grad` is fp32 [..].
+// Gradients of hidden, and of weight where `of_weight`, else of no elements; `grad` is fp32 [..].
 std::tuple<Tensor, Tensor> lm_head_backward(const Tensor& grad, const Tensor& hidden, const Tensor& weight,
                                             const Tensor& tokens, const Tensor& log_sum, bool of_weight);
 

@@ -37,7 +37,7 @@ class EagerModel {
   bool has(const std::string& name) const { return tensors_.contains(name); }
   const at::Tensor& stored(const std::string& name) const;
   at::Tensor weight(const std::string& name) const;  // float32, dequantised, with the adapter's product
-  // Of modules: `name` without ".weight".
+  // Applies modules: `name` without ".weight".
   at::Tensor linear(const at::Tensor& x, const std::string& name) const;
   at::Tensor norm(const at::Tensor& x, const std::string& name, double epsilon) const;
 

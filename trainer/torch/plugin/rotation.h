@@ -11,7 +11,7 @@ namespace tandem::torch_plugin {
 
 class Rotation {
  public:
-  // Of positions 0 to `positions` - 1. Throws where the kind is none of the interface's.
+  // For positions 0 to `positions` - 1. Throws where the kind is none of the interface's.
   Rotation(const TandemTorchRope& rope, int64_t positions);
 
   // `heads` is [heads, positions, size], float32; elements behind the first rope.dim stay as they are.
