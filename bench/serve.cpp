@@ -116,22 +116,22 @@ class BareServer {
 };
 
 // A gateway in this process, in front of one server.
-class Door {
+class OwnGateway {
  public:
-  static Result<std::unique_ptr<Door>> open(uint16_t upstream) {
-    auto door = std::unique_ptr<Door>(new Door);
+  static Result<std::unique_ptr<OwnGateway>> open(uint16_t upstream) {
+    auto own_gateway = std::unique_ptr<OwnGateway>(new OwnGateway);
     gateway::GatewaySettings wanted{.front = {.port = 0}, .drain_seconds = 0, .version = "bench"};
     wanted.upstreams.push_back(TRY(gateway::upstream_of(fmt::format("http://127.0.0.1:{}", upstream))));
-    door->gateway_ = TRY(gateway::Gateway::listen(std::move(wanted), door->clock_));
-    door->thread_ = std::thread([raw = door.get()] {
+    own_gateway->gateway_ = TRY(gateway::Gateway::listen(std::move(wanted), own_gateway->clock_));
+    own_gateway->thread_ = std::thread([raw = own_gateway.get()] {
       raw->status_ = raw->gateway_->serve([raw](const auto&) { raw->ready_ = true; }, raw->stop_, raw->read_keys_);
     });
     const auto deadline = Steady::now() + kPatience;
-    while (!door->ready_ && Steady::now() < deadline) std::this_thread::sleep_for(1ms);
-    if (!door->ready_) return fail(Status::deadline("the gateway did not reach its server"));
-    return door;
+    while (!own_gateway->ready_ && Steady::now() < deadline) std::this_thread::sleep_for(1ms);
+    if (!own_gateway->ready_) return fail(Status::deadline("the gateway did not reach its server"));
+    return own_gateway;
   }
-  ~Door() {
+  ~OwnGateway() {
     stop_ = true;
     if (thread_.joinable()) thread_.join();
   }
@@ -201,9 +201,9 @@ Result<std::vector<Figure>> bench_serve(const Settings& settings) {
   const double direct = TRY(rate(empty, kConnections, kRounds));
   figures.push_back(
       {fmt::format("completions of no token, {} connections", kConnections), direct, "/s", sockets, "sockets"});
-  const auto door = TRY(Door::open(served->port()));
-  figures.push_back({"the same through a gateway", TRY(rate_at(door->port(), empty, kConnections, kRounds)), "/s",
-                     direct, "the server alone"});
+  const auto own_gateway = TRY(OwnGateway::open(served->port()));
+  figures.push_back({"the same through a gateway", TRY(rate_at(own_gateway->port(), empty, kConnections, kRounds)),
+                     "/s", direct, "the server alone"});
   const std::vector<int32_t> prompt(kPrompt, 5);
   for (const int streams : {1, kConnections}) {
     const auto request =
@@ -212,8 +212,9 @@ Result<std::vector<Figure>> bench_serve(const Settings& settings) {
     const double tokens = kSaid * TRY(rate(request, streams, streams));
     figures.push_back(
         {fmt::format("streamed tokens, {} at once", streams), tokens, "tok/s", alone[streams], "engine alone"});
-    figures.push_back({"the same through a gateway", kSaid * TRY(rate_at(door->port(), request, streams, streams)),
-                       "tok/s", tokens, "the server alone"});
+    figures.push_back({"the same through a gateway",
+                       kSaid * TRY(rate_at(own_gateway->port(), request, streams, streams)), "tok/s", tokens,
+                       "the server alone"});
   }
   return figures;
 }

@@ -320,7 +320,7 @@ void Exchanges::note(Exchange& exchange, std::string_view outcome) {
                .seconds = to_seconds(clock_.now() - exchange.arrived)});
 }
 
-void Exchanges::tell(const Told& told) { perform(router_.step(told, clock_.now())); }
+void Exchanges::tell(const ProcessChange& told) { perform(router_.step(told, clock_.now())); }
 
 void Exchanges::tick() {
   for (auto& [number, exchange] : exchanges_) {

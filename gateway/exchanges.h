@@ -43,7 +43,7 @@ class Exchanges {
   void gone(uint64_t number) { end(number, Gone{number}, "gone"); }
   void tick();
   // Reports the state of a process of this server.
-  void tell(const Told& told);
+  void tell(const ProcessChange& told);
   // Ends those that a rule of an admin concerns with 403.
   void end_those(const serve::Rule& rule, const std::string& message);
   // Ends all of them: those that have no answer yet get this one.

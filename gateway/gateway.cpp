@@ -12,12 +12,12 @@
 #include "base/work_queue.h"
 #include "gateway/exchanges.h"
 #include "gateway/pages.h"
-#include "gateway/process_desk.h"
+#include "gateway/process_requests.h"
 #include "serve/api_error.h"
 #include "serve/cors.h"
 #include "serve/query.h"
 #include "serve/request_reader.h"
-#include "serve/rule_desk.h"
+#include "serve/rule_requests.h"
 #include "serve/slow_start.h"
 #include "serve/trace_path.h"
 
@@ -88,10 +88,10 @@ class Gateway::Loop {
         slow_start_(slow_start_of(settings_)),
         exchanges_(router_, settings_.upstreams, *transfers_, access_, traces_, limits_of(settings_),
                    probe_limit(settings_), clock_),
-        rule_desk_(access_, ruled_requests()),
+        rule_requests_(access_, ruled_requests()),
         body_paths_(access_),
         started_(static_cast<int64_t>(clock.unix_seconds())) {
-    rule_desk_.add_to(body_paths_);
+    rule_requests_.add_to(body_paths_);
     serve::add_trace_path(body_paths_, traces_);
     body_paths_.add({"/upstreams",
                      "GET",
@@ -104,9 +104,9 @@ class Gateway::Loop {
   }
 
   Status look_after_processes() {
-    desk_ = TRY(ProcessDesk::create(
-        *settings_.processes, settings_.upstreams, [this] { take_told(); }, clock_));
-    desk_->add_to(body_paths_);
+    process_requests_ = TRY(ProcessRequests::create(
+        *settings_.processes, settings_.upstreams, [this] { take_changes(); }, clock_));
+    process_requests_->add_to(body_paths_);
     return {};
   }
 
@@ -116,7 +116,7 @@ class Gateway::Loop {
                std::atomic<bool>& read_keys) {
     front_.http.watch(queue_.wake_fd(), [&] { queue_.run_completions(); });
     front_.http.watch(transfers_->wake_fd(), [&] { exchanges_.take_events(); });
-    if (desk_) front_.http.watch(desk_->wake_fd(), [&] { desk_->take_events(); });
+    if (process_requests_) front_.http.watch(process_requests_->wake_fd(), [&] { process_requests_->take_events(); });
     wire::HttpHandler handler;
     handler.refuse = [&](const HttpRequest& request) {
       auto refusal = access_.refuse(request);
@@ -143,10 +143,10 @@ class Gateway::Loop {
     const bool get = request.method == "GET" || request.method == "HEAD";
     const bool of_response = path.starts_with(kResponses) && path.size() > kResponses.size();
     if (of_response && (get || request.method == "DELETE")) return take(std::move(request), reply);
-    if (desk_ && path == kEmbeddings) {
+    if (process_requests_ && path == kEmbeddings) {
       return reply(error_response(404,
                                   "a server with --isolate has no embedding model; serve it with another `tandem "
-                                  "serve`, and put both behind a door with --upstream"));
+                                  "serve`, and put both behind a gateway (--upstream)"));
     }
     if (std::ranges::find(kPaths, path) != kPaths.end()) {
       if (request.method == "POST") return take(std::move(request), reply);
@@ -156,20 +156,20 @@ class Gateway::Loop {
       if (get != (found->method == "GET")) return other_method(reply, std::string(found->method).c_str());
       return body_paths_.answer(*found, request, access_.caller(request)->name, reply);
     }
-    if (desk_ && get && path == "/ready" && !draining_)
-      return reply(desk_->readiness(serve::query_parameter(request.query, "model"), slow_start_.share()));
-    if (desk_ && get && path == "/metrics") return desk_->answer_metrics(metrics(), reply);
+    if (process_requests_ && get && path == "/ready" && !draining_)
+      return reply(process_requests_->readiness(serve::query_parameter(request.query, "model"), slow_start_.share()));
+    if (process_requests_ && get && path == "/metrics") return process_requests_->answer_metrics(metrics(), reply);
     const auto page = page_of(path);
     if (!page) {
       return reply(error_response(404, fmt::format("there is no {}; this {} has {}", path.substr(0, 200),
-                                                   desk_ ? "server" : "gateway", join(paths(), ", "))));
+                                                   process_requests_ ? "server" : "gateway", join(paths(), ", "))));
     }
     get ? reply(*page) : other_method(reply, "GET");
   }
 
   std::vector<std::string> paths() const {
     std::vector<std::string> all(kPaths.begin(), kPaths.end());
-    if (desk_) std::erase(all, kEmbeddings);
+    if (process_requests_) std::erase(all, kEmbeddings);
     all.insert(all.end(), {"/v1/models", "/health", "/ready", "/version", "/load", "/metrics"});
     for (const auto& path : body_paths_.described()) all.emplace_back(path.path);
     return all;
@@ -224,17 +224,17 @@ class Gateway::Loop {
   Json models() const {
     Json list = model_list(router_, settings_.upstreams, started_);
     for (Json& model : list["data"]) {
-      if (desk_) model = desk_->described(std::move(model));
+      if (process_requests_) model = process_requests_->described(std::move(model));
     }
     return list;
   }
 
   // What is known of the processes of this server.
-  void take_told() {
+  void take_changes() {
     const auto told = settings_.processes->tick();
     const auto views = settings_.processes->views();
     for (size_t i = 0; i < views.size(); ++i) settings_.upstreams[i].url = views[i].url;
-    for (const Told& one : told) exchanges_.tell(one);
+    for (const ProcessChange& one : told) exchanges_.tell(one);
     if (!ready_ && trouble_.ok() && !settings_.processes->trouble().ok()) {
       trouble_ = settings_.processes->trouble();
       ended_ = true;
@@ -242,16 +242,16 @@ class Gateway::Loop {
   }
   // Whether all that are to be waited for at the start are there.
   bool all_there(Time now) const {
-    if (!desk_) return router_.all_tried() || now - answered_since_ >= kReadyAnyway;
+    if (!process_requests_) return router_.all_tried() || now - answered_since_ >= kReadyAnyway;
     return std::ranges::all_of(settings_.processes->views(),
                                [](const ProcessView& view) { return view.state == "serving"; });
   }
 
   // Why nothing is answered now; nothing where it is.
   std::optional<HttpResponse> closed() const {
-    const char* const why = draining_ ? desk_ ? "the server is ending" : "the gateway is ending"
+    const char* const why = draining_ ? process_requests_ ? "the server is ending" : "the gateway is ending"
                             : !router_.any_open(clock_.now())
-                                ? desk_ ? "no model can answer now" : "no upstream can be asked now"
+                                ? process_requests_ ? "no model can answer now" : "no upstream can be asked now"
                                 : nullptr;
     if (why == nullptr) return std::nullopt;
     auto response = error_response(503, why);
@@ -309,7 +309,7 @@ class Gateway::Loop {
       front_.read_files_again(false);
     }
     if (read_keys.exchange(false)) front_.read_files_again(true);
-    if (desk_) take_told();
+    if (process_requests_) take_changes();
     exchanges_.tick();
     if (!ready_ && !router_.all_models().empty()) {
       if (answered_since_ == Time{}) answered_since_ = now;
@@ -343,9 +343,9 @@ class Gateway::Loop {
   serve::Traces traces_;
   serve::SlowStart slow_start_;
   Exchanges exchanges_;
-  serve::RuleDesk rule_desk_;
+  serve::RuleRequests rule_requests_;
   serve::BodyPaths body_paths_;
-  std::unique_ptr<ProcessDesk> desk_;  // null: the upstreams are other servers
+  std::unique_ptr<ProcessRequests> process_requests_;  // null: the upstreams are other servers
   const int64_t started_;
   const uint64_t run_ = unique_number();
   std::map<uint64_t, std::shared_ptr<Exchange>> reading_;  // by the number of the HTTP request

@@ -1,4 +1,4 @@
-// One door for several servers: requests of OpenAI's API go to whichever upstream has their model, their prefix and
+// One address for several servers: requests of OpenAI's API go to whichever upstream has their model, their prefix and
 // room (router.h); answers are passed on as they come.
 //
 // Keys, limits, rules and the log of usage are those of a server (serve/access.h). A client's key goes no further: an

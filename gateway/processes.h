@@ -40,7 +40,7 @@ class Processes {
   virtual ~Processes() = default;
 
   // Several times a second: looks after them. What the router is to be told since the last call.
-  virtual std::vector<Told> tick() = 0;
+  virtual std::vector<ProcessChange> tick() = 0;
   virtual std::vector<ProcessView> views() const = 0;
   // A model could not be started, and none has served yet.
   virtual Status trouble() const = 0;

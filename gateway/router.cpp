@@ -52,34 +52,34 @@ Router::Router(const RouterSettings& settings) : settings_(settings), repeats_le
 
 std::vector<RouterAction> Router::step(const RouterEvent& event, Time now) {
   Actions actions;
-  std::visit(
-      Overloaded{[&](const Arrived& arrived) { arrive(arrived, now, actions); },
-                 [&](const Answering& answering) {
-                   const auto found = requests_.find(answering.request);
-                   if (found == requests_.end() || !found->second.upstream) return;
-                   Request& request = found->second;
-                   Upstream& upstream = upstreams_[*request.upstream];
-                   upstream.health.note(answering.rate, now);
-                   upstream.health.answered(now - request.sent_at, usual(&Health::first_byte_seconds));
-                 },
-                 [&](const Answered& answered) {
-                   const auto found = requests_.find(answered.request);
-                   if (found == requests_.end() || !found->second.upstream) return;
-                   Upstream& upstream = upstreams_[*found->second.upstream];
-                   upstream.health.ended(to_seconds(now - found->second.sent_at));
-                   ++upstream.counters.answered;
-                   end(answered.request, now, actions);
-                 },
-                 [&](const Failed& failed) { fail_one(failed, now, actions); },
-                 [&](const Gone& gone) {
-                   const auto found = requests_.find(gone.request);
-                   if (found == requests_.end()) return;
-                   if (found->second.upstream) upstreams_[*found->second.upstream].health.ended(std::nullopt);
-                   end(gone.request, now, actions);
-                 },
-                 [&](const Probed& probed) { take_probe_answer(probed, now, actions); },
-                 [&](const Told& told) { take_told(told, now, actions); }, [&](const Tick&) { tick(now, actions); }},
-      event);
+  std::visit(Overloaded{[&](const Arrived& arrived) { arrive(arrived, now, actions); },
+                        [&](const Answering& answering) {
+                          const auto found = requests_.find(answering.request);
+                          if (found == requests_.end() || !found->second.upstream) return;
+                          Request& request = found->second;
+                          Upstream& upstream = upstreams_[*request.upstream];
+                          upstream.health.note(answering.rate, now);
+                          upstream.health.answered(now - request.sent_at, usual(&Health::first_byte_seconds));
+                        },
+                        [&](const Answered& answered) {
+                          const auto found = requests_.find(answered.request);
+                          if (found == requests_.end() || !found->second.upstream) return;
+                          Upstream& upstream = upstreams_[*found->second.upstream];
+                          upstream.health.ended(to_seconds(now - found->second.sent_at));
+                          ++upstream.counters.answered;
+                          end(answered.request, now, actions);
+                        },
+                        [&](const Failed& failed) { fail_one(failed, now, actions); },
+                        [&](const Gone& gone) {
+                          const auto found = requests_.find(gone.request);
+                          if (found == requests_.end()) return;
+                          if (found->second.upstream) upstreams_[*found->second.upstream].health.ended(std::nullopt);
+                          end(gone.request, now, actions);
+                        },
+                        [&](const Probed& probed) { take_probe_answer(probed, now, actions); },
+                        [&](const ProcessChange& told) { take_changes(told, now, actions); },
+                        [&](const Tick&) { tick(now, actions); }},
+             event);
   count_slots(now, actions);
   place_waiting(now, actions);
   return actions;
@@ -330,13 +330,13 @@ void Router::set_models(Upstream& upstream, std::vector<std::string> models) {
   });
 }
 
-void Router::take_told(const Told& told, Time now, Actions& actions) {
+void Router::take_changes(const ProcessChange& told, Time now, Actions& actions) {
   Upstream& upstream = upstreams_[told.upstream];
   upstream.tried = true;
-  upstream.failed = told.state == Told::State::kFailed;
+  upstream.failed = told.state == ProcessChange::State::kFailed;
   upstream.why = told.why;
   set_models(upstream, told.models);
-  if (told.state == Told::State::kThere) {
+  if (told.state == ProcessChange::State::kThere) {
     upstream.health.restored(told.as_of);
   } else if (upstream.health.lost(told.expected, now)) {
     prefixes_.forget(told.upstream);
@@ -345,7 +345,7 @@ void Router::take_told(const Told& told, Time now, Actions& actions) {
 }
 
 // Those that were lost with it too often, and those whose upstreams have all failed for good.
-void Router::refuse_hopeless(const Told& told, Time now, Actions& actions) {
+void Router::refuse_hopeless(const ProcessChange& told, Time now, Actions& actions) {
   std::vector<RequestNumber> hopeless;
   for (const auto& [number, request] : requests_) {
     if (request.upstream || !serves(upstreams_[told.upstream], request.terms, told.upstream)) continue;

@@ -7,9 +7,9 @@
 // them. An upstream that serves several models counts with all of its slots for each; what is more than its limit
 // waits. Repeats alone may go beyond it.
 //
-// An upstream may also be a process of the same server, of which its owner tells (Told). What it was lost with, before
-// any of the answer was passed on, waits until it is back and is sent once more; one that has failed for good refuses
-// at once, with its cause.
+// An upstream may also be a process of the same server, of which its owner tells (ProcessChange). What it was lost
+// with, before any of the answer was passed on, waits until it is back and is sent once more; one that has failed for
+// good refuses at once, with its cause.
 //
 // Pure state machine; thread safety: none.
 #pragma once
@@ -70,7 +70,7 @@ struct Probed {
   std::optional<std::vector<std::string>> models = {};  // names that clients ask for; nothing: no answer
 };
 // News of an upstream with HealthSettings::told, from its owner.
-struct Told {
+struct ProcessChange {
   enum class State : uint8_t { kThere, kAway, kFailed };
   size_t upstream = 0;
   State state = State::kAway;
@@ -80,7 +80,7 @@ struct Told {
   std::string why = {};                  // kAway, kFailed: for clients
 };
 struct Tick {};  // several times a second
-using RouterEvent = std::variant<Arrived, Answering, Answered, Failed, Gone, Probed, Told, Tick>;
+using RouterEvent = std::variant<Arrived, Answering, Answered, Failed, Gone, Probed, ProcessChange, Tick>;
 
 struct Send {
   RequestNumber request = 0;
@@ -157,9 +157,9 @@ class Router {
   void arrive(const Arrived& arrived, Time now, Actions& actions);
   void fail_one(const Failed& failed, Time now, Actions& actions);
   void take_probe_answer(const Probed& probed, Time now, Actions& actions);
-  void take_told(const Told& told, Time now, Actions& actions);
+  void take_changes(const ProcessChange& told, Time now, Actions& actions);
   void set_models(Upstream& upstream, std::vector<std::string> models);
-  void refuse_hopeless(const Told& told, Time now, Actions& actions);
+  void refuse_hopeless(const ProcessChange& told, Time now, Actions& actions);
   bool waits_again(const Failed& failed, Request& request, Time now);
   void end(RequestNumber number, Time now, Actions& actions);
   void admit(const std::string& model, const serve::AdmissionEvent& event, Time now, Actions& actions);

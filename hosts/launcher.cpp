@@ -88,7 +88,7 @@ Status HostLauncher::prepare(const std::function<void(const std::string&)>& prog
     if (Status status = connect(address, hosts_.size()); !status) return std::move(status).at("run.hosts");
   }
   TRY(choose_addresses());
-  desk_ = TRY(Desk::open(context_, ip_, *secret_));
+  run_listener_ = TRY(RunListener::open(context_, ip_, *secret_));
   return await_hosts(progress);
 }
 
@@ -337,9 +337,9 @@ Result<int64_t> HostLauncher::start(const run::Job& job) {
 std::vector<run::Ending> HostLauncher::poll() {
   pump();
   bring_back();
-  if (desk_) {
-    desk_->serve([this](const Join& more) { return join(more.address); },
-                 [this](const Leave& less) { return leave(less.host); });
+  if (run_listener_) {
+    run_listener_->serve([this](const Join& more) { return join(more.address); },
+                         [this](const Leave& less) { return leave(less.host); });
   }
   auto endings = local_.poll();
   std::move(endings_.begin(), endings_.end(), std::back_inserter(endings));

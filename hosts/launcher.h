@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "hosts/desk.h"
 #include "hosts/line.h"
 #include "hosts/placement.h"
+#include "hosts/run_listener.h"
 #include "run/launcher.h"
 #include "run/lines.h"
 #include "run/topology.h"
@@ -55,7 +55,7 @@ class HostLauncher final : public run::Launcher {
   std::string taken_over() const;
   std::vector<std::string> news() override { return std::exchange(news_, {}); }
   Json hosts() const override;
-  std::string desk() const override { return desk_ ? desk_->address() : ""; }
+  std::string join_address() const override { return run_listener_ ? run_listener_->address() : ""; }
   std::vector<wire::Peer> more_roles() override { return std::exchange(more_roles_, {}); }
 
  private:
@@ -105,7 +105,7 @@ class HostLauncher final : public run::Launcher {
   std::map<int64_t, Remote> remote_;      // processes on hosts
   fs::path logs_;                         // where those of this attempt are
   int64_t last_process_;
-  std::optional<Desk> desk_;
+  std::optional<RunListener> run_listener_;
   std::map<wire::Peer, size_t> brought_;  // roles of hosts that joined, with their hosts
   std::vector<wire::Peer> more_roles_;
   std::vector<run::Ending> endings_;

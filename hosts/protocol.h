@@ -70,7 +70,7 @@ struct Beat {
   std::vector<HostJob> jobs;
 };
 struct Close {};
-// To the desk of a run (desk.h), from a host or an operator.
+// To the listener of a run (listener.h), from a host or an operator.
 struct Join {
   std::string address;  // of a host that the run may use, too
 };

@@ -62,7 +62,7 @@ class Launcher {
   // Every machine that is lent to the run, as status.json shows it.
   virtual Json hosts() const { return Json::array(); }
   // The address where more machines can be added; empty where only this one is used.
-  virtual std::string desk() const { return ""; }
+  virtual std::string join_address() const { return ""; }
   // Roles that new machines add to the run.
   virtual std::vector<wire::Peer> more_roles() { return {}; }
 };

@@ -329,7 +329,7 @@ void Supervisor::write_status() {
   }
   if (Json hosts = launcher_.hosts(); !hosts.empty()) {
     status_["hosts"] = std::move(hosts);
-    status_["hosts_join_at"] = launcher_.desk();
+    status_["hosts_join_at"] = launcher_.join_address();
   }
   if (const auto standby = report_.find("standby"); standby != report_.end()) status_["standby"] = *standby;
   status_["failures"] = report_.value("failures", Json::array());

@@ -59,7 +59,7 @@ std::optional<wire::HttpResponse> Access::refuse(const wire::HttpRequest& reques
 }
 
 std::shared_ptr<const KeyTerms> Access::caller(const wire::HttpRequest& request) const {
-  // The front door has asked for the caller's key, and kept to its limits.
+  // The gateway has asked for the caller's key, and kept to its limits.
   if (const auto name = request.header("x-tandem-caller"); !name.empty() && front_ && front_->terms_of(request))
     return std::make_shared<const KeyTerms>(KeyTerms{.name = std::string(name)});
   if (!keys_) return std::make_shared<const KeyTerms>(KeyTerms{.name = request.peer});

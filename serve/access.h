@@ -22,7 +22,7 @@ struct AccessSettings {
   fs::path admin_key_file;      // with the admins of the book; none of both: nothing can be changed while it runs
   double address_requests_per_minute = 0;  // of all that come from one address; 0: no limit
   fs::path usage_log;                      // empty: none
-  // Key of a front door, which names the caller it asks for in X-Tandem-Caller; empty: there is none. It is a key of
+  // Key of a gateway, which names the caller it asks for in X-Tandem-Caller; empty: there is none. It is a key of
   // the two files above as well.
   fs::path front_key_file = {};
 };

@@ -13,11 +13,11 @@
 #include "serve/control.h"
 #include "serve/cors.h"
 #include "serve/intake.h"
-#include "serve/lookup_desk.h"
+#include "serve/lookup_requests.h"
 #include "serve/model_set.h"
 #include "serve/openapi.h"
 #include "serve/promotions.h"
-#include "serve/rule_desk.h"
+#include "serve/rule_requests.h"
 #include "serve/slow_start.h"
 #include "serve/trace_path.h"
 
@@ -55,7 +55,7 @@ class Server::Loop {
         control_(access_, models_, queue_),
         promotions_(settings_.promotions, models_, http_, clock_),
         adapters_(settings_.adapters, models_, http_, clock_),
-        rule_desk_(access_, requests_of(models_)),
+        rule_requests_(access_, requests_of(models_)),
         body_paths_(access_),
         stored_(settings_.stored_response_bytes),
         traces_(settings_.traces, clock_),
@@ -67,7 +67,7 @@ class Server::Loop {
       endpoints_.push_back({endpoint, FieldTable(endpoint.fields)});
     promotions_.add_to(body_paths_);
     adapters_.add_to(body_paths_);
-    rule_desk_.add_to(body_paths_);
+    rule_requests_.add_to(body_paths_);
     add_trace_path(body_paths_, traces_);
   }
 
@@ -339,11 +339,11 @@ class Server::Loop {
   std::vector<Reading> endpoints_;
   ModelSet models_;
   WorkQueue queue_;  // goes before what its jobs use
-  LookupDesk lookups_;
+  LookupRequests lookups_;
   Control control_;
   Promotions promotions_;
   Adapters adapters_;
-  RuleDesk rule_desk_;
+  RuleRequests rule_requests_;
   BodyPaths body_paths_;
   ResponseStore stored_;
   Traces traces_;

@@ -9,10 +9,10 @@
 #include "base/host_memory.h"
 #include "base/text.h"
 #include "cli/command.h"
-#include "cli/run/run_desk.h"
-#include "hosts/desk.h"
+#include "cli/run/run_listener_address.h"
 #include "hosts/lender.h"
 #include "hosts/reach.h"
+#include "hosts/run_listener.h"
 #include "kernels/stream.h"
 #include "model/weight_format.h"
 #include "run/layout.h"
@@ -54,9 +54,9 @@ Status check_home(const fs::path& home) {
 }
 
 // Offers the machine to a run that is on, once it listens at `address`; ends the host where the run does not want it.
-void offer(const std::string& desk, const std::string& address, const wire::Secret& secret) {
+void offer(const std::string& listener, const std::string& address, const wire::Secret& secret) {
   constexpr double kSeconds = 10;
-  if (const Status taken = hosts::ask_desk(desk, secret, hosts::Join{address}, kSeconds); !taken) {
+  if (const Status taken = hosts::ask_run(listener, secret, hosts::Join{address}, kSeconds); !taken) {
     fmt::print(stderr, "tandem host: --join: {}\n", taken.to_string());
     was_refused = true;
     host_interrupts = 2;
@@ -69,15 +69,15 @@ Result<int> run_host_command(HostOptions options) {
     return kDone;
   }
   if (options.key.empty()) return fail(Status::invalid("whose runs may use it? --key names the file of their key"));
-  std::string desk;
+  std::string listener;
   const bool has_key = [&] {
     std::error_code error;
     return fs::exists(options.key, error);
   }();
   if (!options.join.empty()) {
     if (!has_key) TRY(wire::Secret::read(options.key));  // a new key would be no run's
-    desk = TRY(desk_of(options.join));
-    const auto reached = TRY(hosts::reach(TRY(wire::Address::parse(desk)), 5));
+    listener = TRY(run_listener_address(options.join));
+    const auto reached = TRY(hosts::reach(TRY(wire::Address::parse(listener)), 5));
     if (options.listen.empty()) options.listen = wire::Address::of_any_port(reached.own_ip).text();
   }
   if (options.listen.empty()) return fail(Status::invalid("where is it to listen? --listen says it, or --join"));
@@ -107,7 +107,7 @@ Result<int> run_host_command(HostOptions options) {
   settings.on_address = [&](const std::string& address) {
     fmt::print(stderr, "host at {}: {} cores, {} of memory, for one run at a time that has the key\n", address,
                settings.cores, format_bytes(settings.memory_bytes));
-    if (!desk.empty()) offering = std::jthread([&, address] { offer(desk, address, settings.secret); });
+    if (!listener.empty()) offering = std::jthread([&, address] { offer(listener, address, settings.secret); });
   };
   settings.say = [](const std::string& line) { spdlog::info("{}", line); };
   spdlog::set_pattern("%Y-%m-%d %H:%M:%S.%e host %l %v");

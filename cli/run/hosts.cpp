@@ -5,9 +5,9 @@
 #include "base/json_line.h"
 #include "base/text.h"
 #include "cli/command.h"
-#include "cli/run/run_desk.h"
+#include "cli/run/run_listener_address.h"
 #include "dashboard/run_files.h"
-#include "hosts/desk.h"
+#include "hosts/run_listener.h"
 #include "run/resume.h"
 #include "wire/address.h"
 
@@ -47,9 +47,9 @@ Result<int> run_hosts(const HostsOptions& options) {
     fs::path key = options.key;
     if (key.empty()) key = TRY(run::read_resolved(options.run)).run.key;
     const auto secret = TRY(wire::Secret::read(key));
-    const std::string desk = TRY(desk_of(options.run));
-    if (!options.add.empty()) TRY(hosts::ask_desk(desk, secret, hosts::Join{options.add}, kAnswerSeconds));
-    if (!options.drain.empty()) TRY(hosts::ask_desk(desk, secret, hosts::Leave{options.drain}, kAnswerSeconds));
+    const std::string listener = TRY(run_listener_address(options.run));
+    if (!options.add.empty()) TRY(hosts::ask_run(listener, secret, hosts::Join{options.add}, kAnswerSeconds));
+    if (!options.drain.empty()) TRY(hosts::ask_run(listener, secret, hosts::Leave{options.drain}, kAnswerSeconds));
     return kDone;
   }
   const Json status = TRY(status_of(options.run));
@@ -64,13 +64,13 @@ Result<int> run_hosts(const HostsOptions& options) {
 
 }  // namespace
 
-Result<std::string> desk_of(const std::string& run) {
+Result<std::string> run_listener_address(const std::string& run) {
   if (wire::Address::is_network(run)) return run;
   const Json status = TRY(status_of(run));
-  const auto desk = status.value("hosts_join_at", "");
+  const auto listener = status.value("hosts_join_at", "");
   const auto state = status.value("state", "");
   const bool has_ended = status.contains("end") ? !status["end"].is_null() : state == "done" || state == "failed";
-  if (!desk.empty() && !has_ended) return desk;
+  if (!listener.empty() && !has_ended) return listener;
   return fail(Status::unavailable(fmt::format("{} is not on", run)).hint("`tandem run` starts it"));
 }
 

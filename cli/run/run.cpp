@@ -305,7 +305,7 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
   TRY(reach_others(start, launching, standby.get()));
 
   fmt::print(stderr, "run {}\n", run_dir.string());
-  if (launching.hosts) fmt::print(stderr, "more hosts may join at {}\n", launching.hosts->desk());
+  if (launching.hosts) fmt::print(stderr, "more hosts may join at {}\n", launching.hosts->join_address());
   std::error_code ignored;
   fs::remove(run_dir / "failure.json", ignored);  // of an earlier attempt
   keep_signals();

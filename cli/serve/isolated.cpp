@@ -14,7 +14,7 @@ Status check_isolated(const ServeConfig& config) {
     return not_here("--promoted", "promote in a server without --isolate, which keeps both versions in one process");
   if (!config.embedding_model.empty()) {
     return not_here("--embedding-model",
-                    "serve it with another `tandem serve`, and put both behind a door with --upstream");
+                    "serve it with another `tandem serve`, and put both behind a gateway (--upstream)");
   }
   if (!config.front_key_file.empty())
     return not_here("serve.front_key_file", "the processes get a key of their own; leave it out");

@@ -12,7 +12,7 @@
 namespace tandem::cli {
 
 using namespace std::chrono_literals;
-using gateway::Told;
+using gateway::ProcessChange;
 
 namespace {
 
@@ -110,20 +110,20 @@ void ModelProcesses::watch_memory() {
   }
 }
 
-Told ModelProcesses::told_of(const Process& process, size_t index) const {
-  Told told{.upstream = index, .models = process.terms.names};
+ProcessChange ModelProcesses::change_of(const Process& process, size_t index) const {
+  ProcessChange told{.upstream = index, .models = process.terms.names};
   for (const auto& adapter : process.adapters) told.models.push_back(adapter.name);
   const std::string& name = process.terms.names.front();
   if (!process.failure.empty()) {
-    told.state = Told::State::kFailed;
+    told.state = ProcessChange::State::kFailed;
     told.why = fmt::format("the model \"{}\" has failed: its process {}", name, process.failure);
   } else if (process.there) {
-    told.state = Told::State::kThere;
+    told.state = ProcessChange::State::kThere;
     told.as_of = *process.answered;
   } else {
     const Time now = clock_.now();
     const auto& role = role_of(process);
-    told.state = Told::State::kAway;
+    told.state = ProcessChange::State::kAway;
     told.expected =
         std::max(now, (role.is_running() ? process.started : std::max(now, role.restart_at)) + process.loading);
     const bool stands = role.is_running() && process.answered;

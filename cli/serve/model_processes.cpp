@@ -25,7 +25,7 @@
 namespace tandem::cli {
 
 using namespace std::chrono_literals;
-using gateway::Told;
+using gateway::ProcessChange;
 using run::Supervision;
 
 namespace {
@@ -220,7 +220,7 @@ Status ModelProcesses::write_config(const Process& process) const {
   config.address_requests_per_minute = 0;
   config.isolate = false;
   config.memory_mb = 0;   // this process looks at it
-  config.slow_start = 0;  // the door's
+  config.slow_start = 0;  // the gateway's
   config.stall_seconds = settings_.config.silence_seconds;
   const Json resolved = config.schema().resolved();
   // JSON is YAML.
@@ -376,7 +376,7 @@ Supervision::Heard ModelProcesses::heard() const {
   return heard;
 }
 
-std::vector<Told> ModelProcesses::tick() {
+std::vector<ProcessChange> ModelProcesses::tick() {
   for (Process& process : processes_) read_output(process);
   // Ends before signs: what was heard of a process that has died is not news.
   reap();
@@ -385,7 +385,7 @@ std::vector<Told> ModelProcesses::tick() {
   watch_memory();
   apply(heard());
   apply(Supervision::Tick{});
-  std::vector<Told> told;
+  std::vector<ProcessChange> told;
   for (size_t i = 0; i < processes_.size(); ++i) {
     Process& process = processes_[i];
     const Duration late = from_seconds(settings_.config.silence_seconds / 2);
@@ -393,7 +393,7 @@ std::vector<Told> ModelProcesses::tick() {
       process.there = false;
       process.is_news = true;
     }
-    if (std::exchange(process.is_news, false)) told.push_back(told_of(process, i));
+    if (std::exchange(process.is_news, false)) told.push_back(change_of(process, i));
   }
   return told;
 }

@@ -56,7 +56,7 @@ class ModelProcesses final : public gateway::Processes {
   // Asks all to end and waits until they are gone; those that take more than 10 s are killed.
   void end();
 
-  std::vector<gateway::Told> tick() override;
+  std::vector<gateway::ProcessChange> tick() override;
   std::vector<gateway::ProcessView> views() const override;
   Status trouble() const override { return trouble_; }
   void add_adapter(size_t process, gateway::ProcessAdapter adapter) override;
@@ -112,7 +112,7 @@ class ModelProcesses final : public gateway::Processes {
   void watch_memory();
   void end_now(Process& process, const std::string& why);
   run::Supervision::Heard heard() const;
-  gateway::Told told_of(const Process& process, size_t index) const;
+  gateway::ProcessChange change_of(const Process& process, size_t index) const;
   void lose(Process& process);
 
   const ModelProcessesSettings settings_;

@@ -253,7 +253,7 @@ Result<int> answer_at(gateway::GatewaySettings settings, const ServeConfig& conf
   return kDone;
 }
 
-// A process for each model, behind one door.
+// A process for each model, behind one gateway.
 Result<int> run_isolated(const ServeConfig& config, const NumberFormatOptions& format) {
   TRY(check_isolated(config));
   const SystemClock clock;

@@ -103,10 +103,9 @@ Schema ServeConfig::schema() {
       .add("serve.slow_start_seconds", slow_start_seconds, "Between two such doublings, at least", 0.1, 3600)
       .add("serve.stall_seconds", stall_seconds,
            "Where an engine has been in one step for longer, /health is 503; 0: that is not looked at", 0, 86400)
-      .add(
-          "serve.front_key_file", front_key_file,
-          "File with the key of a front door that may ask for others, whom it names in X-Tandem-Caller; it is a key of "
-          "the server as well");
+      .add("serve.front_key_file", front_key_file,
+           "File with the key of a gateway that may ask for others, whom it names in X-Tandem-Caller; it is a key of "
+           "the server as well");
   return schema;
 }
 

@@ -11,8 +11,8 @@
 #include "base/digest.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "envs/container/door.h"
 #include "envs/container/image_plan.h"
+#include "envs/container/rendezvous.h"
 #include "envs/container/settings.h"
 #include "envs/network/proxy.h"
 #include "envs/sandbox/confine.h"
@@ -80,7 +80,7 @@ bool is_counted(pid_t process) {
   return false;
 }
 
-Result<Started> start(const Engine& engine, const std::string& container, Door& door) {
+Result<Started> start(const Engine& engine, const std::string& container, Rendezvous& rendezvous) {
   TRY(engine.start(container));
   const auto state = TRY(engine.state(container));
   const auto still_runs = [&]() -> Status {
@@ -91,7 +91,7 @@ Result<Started> start(const Engine& engine, const std::string& container, Door& 
         now.exit_code));
   };
   if (!state.running || state.process <= 0) TRY(still_runs());
-  Started started{.socket = TRY(door.admit(state.process, kStartLimit, still_runs)),
+  Started started{.socket = TRY(rendezvous.admit(state.process, kStartLimit, still_runs)),
                   .process = {},
                   .is_counted = is_counted(state.process)};
   started.process = FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, state.process, 0)));
@@ -108,9 +108,10 @@ std::string key_of(const SandboxImage& image, const Links& links) {
 
 }  // namespace
 
-ContainerBackend::ContainerBackend(Engine engine, std::unique_ptr<Doors> doors, std::string filter, std::string label)
+ContainerBackend::ContainerBackend(Engine engine, std::unique_ptr<RendezvousFolder> folder_of_all, std::string filter,
+                                   std::string label)
     : engine_(std::make_shared<const Engine>(std::move(engine))),
-      doors_(std::move(doors)),
+      rendezvous_(std::move(folder_of_all)),
       filter_(std::move(filter)),
       label_(std::move(label)),
       owner_(this_owner()) {}
@@ -118,9 +119,9 @@ ContainerBackend::~ContainerBackend() = default;
 
 Result<std::unique_ptr<ContainerBackend>> ContainerBackend::start(const std::string& place, std::string label) {
   auto engine = TRY(Engine::find(place));
-  auto doors = TRY(Doors::make());
+  auto folder_of_all = TRY(RendezvousFolder::make());
   std::unique_ptr<ContainerBackend> backend(
-      new ContainerBackend(std::move(engine), std::move(doors), TRY(make_filter()), std::move(label)));
+      new ContainerBackend(std::move(engine), std::move(folder_of_all), TRY(make_filter()), std::move(label)));
   backend->sweep();
   return backend;
 }
@@ -178,9 +179,9 @@ Status ContainerBackend::prepare(const EngineImage& image, const Links& links, P
 }
 
 Status ContainerBackend::run_preparation(const std::string& image, const std::string& plan, const std::string& tag) {
-  auto door = TRY(doors_->open());
-  const Container container(engine_, TRY(engine_->create(settings_of_preparation(image, door, owner_))));
-  const auto started = TRY(envs::start(*engine_, container.id(), door));
+  auto rendezvous = TRY(rendezvous_->open());
+  const Container container(engine_, TRY(engine_->create(settings_of_preparation(image, rendezvous, owner_))));
+  const auto started = TRY(envs::start(*engine_, container.id(), rendezvous));
   const Time deadline = SystemClock().now() + kPreparationLimit;
   TRY(send_frame(started.socket.get(), plan, deadline));
   const auto said = TRY(receive_frame(started.socket.get(), deadline));
@@ -194,9 +195,9 @@ Result<std::unique_ptr<Sandbox>> ContainerBackend::create(const SandboxSpec& spe
   if (!spec.image) return fail(Status::internal("a container needs an image"));
   if (spec.base || spec.below) return fail(Status::unfit("a container begins with the files of its image"));
   const auto image = TRY(prepared(*spec.image, spec.links));
-  auto door = TRY(doors_->open());
-  Container container(engine_, TRY(engine_->create(settings_of(spec, image->name, door, owner_, label_))));
-  auto started = TRY(envs::start(*engine_, container.id(), door));
+  auto rendezvous = TRY(rendezvous_->open());
+  Container container(engine_, TRY(engine_->create(settings_of(spec, image->name, rendezvous, owner_, label_))));
+  auto started = TRY(envs::start(*engine_, container.id(), rendezvous));
   FirstProcess process{.spec = spec, .filter = filter_};
   process.spec.memory_is_bounded = true;
   // Where the engine counts those of this container nobody else must: the kernel counts all of their user.

@@ -18,7 +18,7 @@
 
 namespace tandem::envs {
 
-class Doors;
+class RendezvousFolder;
 class NetworkProxy;
 
 class ContainerBackend final : public SandboxBackend {
@@ -44,7 +44,8 @@ class ContainerBackend final : public SandboxBackend {
     bool has_beginning = false, is_small = false;
   };
 
-  ContainerBackend(Engine engine, std::unique_ptr<Doors> doors, std::string filter, std::string label);
+  ContainerBackend(Engine engine, std::unique_ptr<RendezvousFolder> folder_of_all, std::string filter,
+                   std::string label);
   void sweep();
   Result<std::shared_ptr<Prepared>> prepared(const SandboxImage& image, const Links& links);
   Status prepare(const EngineImage& image, const Links& links, Prepared& prepared);
@@ -52,7 +53,7 @@ class ContainerBackend final : public SandboxBackend {
   std::shared_ptr<NetworkProxy> proxy();
 
   const std::shared_ptr<const Engine> engine_;
-  const std::unique_ptr<Doors> doors_;
+  const std::unique_ptr<RendezvousFolder> rendezvous_;
   const std::string filter_, label_, owner_;
   size_t swept_ = 0;
   std::mutex mutex_;

@@ -50,11 +50,12 @@ Json common(const std::string& image, const std::string& owner, Json command, Js
 
 }  // namespace
 
-Json settings_of(const SandboxSpec& spec, const std::string& image, const Door& door, const std::string& owner,
-                 const std::string& label) {
+Json settings_of(const SandboxSpec& spec, const std::string& image, const Rendezvous& rendezvous,
+                 const std::string& owner, const std::string& label) {
   // To become an ordinary user, who owns the workspace, without a capability left even in the bounding set.
-  auto settings = common(image, owner, {Door::kProgram, kGuestArgument, Door::kSocket, label.empty() ? "-" : label},
-                         {"CHOWN", "SETUID", "SETGID", "SETPCAP"});
+  auto settings =
+      common(image, owner, {Rendezvous::kProgram, kGuestArgument, Rendezvous::kSocket, label.empty() ? "-" : label},
+             {"CHOWN", "SETUID", "SETGID", "SETPCAP"});
   settings["Labels"]["tandem"] = label;
   auto& host = settings["HostConfig"];
   const auto tmpfs = [&](std::string_view mode) {
@@ -62,7 +63,7 @@ Json settings_of(const SandboxSpec& spec, const std::string& image, const Door& 
   };
   host["AutoRemove"] = true;
   host["ReadonlyRootfs"] = true;
-  host["Mounts"] = Json::array({bind_of(door.folder(), Door::kInside, true)});
+  host["Mounts"] = Json::array({bind_of(rendezvous.folder(), Rendezvous::kInside, true)});
   host["Tmpfs"] = {{"/tmp", tmpfs("1777")}};
   if (spec.workspace)
     host["Mounts"].push_back(bind_of(*spec.workspace, "/workspace", false));
@@ -75,10 +76,10 @@ Json settings_of(const SandboxSpec& spec, const std::string& image, const Door& 
   return settings;
 }
 
-Json settings_of_preparation(const std::string& image, const Door& door, const std::string& owner) {
-  auto settings = common(image, owner, {Door::kProgram, kPrepareArgument, Door::kSocket}, {"DAC_OVERRIDE"});
+Json settings_of_preparation(const std::string& image, const Rendezvous& rendezvous, const std::string& owner) {
+  auto settings = common(image, owner, {Rendezvous::kProgram, kPrepareArgument, Rendezvous::kSocket}, {"DAC_OVERRIDE"});
   auto& host = settings["HostConfig"];
-  host["Mounts"] = Json::array({bind_of(door.folder(), Door::kInside, true)});
+  host["Mounts"] = Json::array({bind_of(rendezvous.folder(), Rendezvous::kInside, true)});
   host["PidsLimit"] = kPreparationProcesses;
   host["Memory"] = kPreparationMemory;
   host["MemorySwap"] = kPreparationMemory;

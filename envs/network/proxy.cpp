@@ -28,11 +28,11 @@ namespace tandem::envs {
 
 struct NetworkProxy::Gate {
   FileDescriptor listener;
-  FileDescriptor stop;  // can be read once the door is gone
+  FileDescriptor stop;  // can be read once the listener is gone
   AllowList list;
   OnUse on_use;
   std::shared_ptr<PackageService> packages;  // may be null
-  std::stop_source gone;                     // asked to stop once the door is gone
+  std::stop_source gone;                     // asked to stop once the listener is gone
   std::atomic<int64_t> budget{0};            // bytes that may still pass
   std::atomic<size_t> connections{0};
 };
@@ -393,8 +393,8 @@ NetworkProxy::~NetworkProxy() {
   shared_->acceptor.join();
 }
 
-std::unique_ptr<NetworkProxy::Door> NetworkProxy::open(FileDescriptor listener, AllowList list, OnUse on_use,
-                                                       std::shared_ptr<PackageService> packages) {
+std::unique_ptr<NetworkProxy::Listener> NetworkProxy::open(FileDescriptor listener, AllowList list, OnUse on_use,
+                                                           std::shared_ptr<PackageService> packages) {
   const auto gate = std::make_shared<Gate>();
   gate->listener = std::move(listener);
   gate->stop = FileDescriptor(eventfd(0, EFD_CLOEXEC));
@@ -407,10 +407,10 @@ std::unique_ptr<NetworkProxy::Door> NetworkProxy::open(FileDescriptor listener, 
     shared_->gates.push_back(gate);
   }
   shared_->tell();
-  return std::unique_ptr<Door>(new Door(*this, gate));
+  return std::unique_ptr<Listener>(new Listener(*this, gate));
 }
 
-NetworkProxy::Door::~Door() {
+NetworkProxy::Listener::~Listener() {
   const uint64_t one = 1;
   (void)!write(gate_->stop.get(), &one, sizeof one);
   gate_->gone.request_stop();

@@ -5,8 +5,8 @@
 // way to the host: no path, no socket, no name service. Names are resolved here, and the address that is connected to
 // is the one that was checked.
 //
-// Ownership: a door is its sandbox's and closes the way, connections included, when it goes; the proxy must outlive its
-// doors. Thread safety: all of it. One thread accepts, each connection has one of its own; all end with the proxy,
+// Ownership: a listener is its sandbox's and closes the way, connections included, when it goes; the proxy must outlive
+// its doors. Thread safety: all of it. One thread accepts, each connection has one of its own; all end with the proxy,
 // which may wait for a name service for as long as that takes.
 #pragma once
 
@@ -45,20 +45,20 @@ class NetworkProxy {
   ~NetworkProxy();
 
   struct Gate;
-  class Door {
+  class Listener {
    public:
-    ~Door();
+    ~Listener();
 
    private:
     friend NetworkProxy;
-    Door(NetworkProxy& proxy, std::shared_ptr<Gate> gate) : proxy_(proxy), gate_(std::move(gate)) {}
+    Listener(NetworkProxy& proxy, std::shared_ptr<Gate> gate) : proxy_(proxy), gate_(std::move(gate)) {}
     NetworkProxy& proxy_;
     const std::shared_ptr<Gate> gate_;
   };
   // Serves what connects to `listener`, a listening socket of a sandbox. Requests to the proxy itself are answered by
   // `packages`; null: they are refused.
-  std::unique_ptr<Door> open(FileDescriptor listener, AllowList list, OnUse on_use,
-                             std::shared_ptr<PackageService> packages = nullptr);
+  std::unique_ptr<Listener> open(FileDescriptor listener, AllowList list, OnUse on_use,
+                                 std::shared_ptr<PackageService> packages = nullptr);
 
  private:
   struct Shared;

@@ -95,7 +95,7 @@ struct Worker {
 
 class Server {
  public:
-  Server(int socket, Surroundings surroundings) : socket_(socket), surroundings_(std::move(surroundings)) {
+  Server(int socket, RequestContext context) : socket_(socket), context_(std::move(context)) {
     // Blocked signals are kept for the descriptor, although the first process has no handler.
     sigset_t children;
     sigemptyset(&children);
@@ -173,7 +173,7 @@ class Server {
       action.sa_handler = end_children;
       action.sa_flags = SA_RESTART;
       sigaction(SIGTERM, &action, nullptr);
-      const auto reply = serve_request(kind, fields, session_, descriptor.get(), surroundings_);
+      const auto reply = serve_request(kind, fields, session_, descriptor.get(), context_);
       const auto written = write_all(writer.get(), reply, "reply");
       _exit(written ? 0 : 1);
     }
@@ -286,7 +286,7 @@ class Server {
   }
 
   int socket_;
-  const Surroundings surroundings_;
+  const RequestContext context_;
   FileDescriptor ended_;  // readable when a child has ended
   std::vector<Worker> workers_;
   std::vector<pid_t> leaving_;  // workers that have said all and are on their way out

@@ -53,7 +53,7 @@ std::string reply_with(const Session& before, const Session& after, const std::s
   return reply;
 }
 
-std::string serve_call(FieldReader& fields, Session session, const Surroundings& surroundings) {
+std::string serve_call(FieldReader& fields, Session session, const RequestContext& request) {
   const Session before = session;
   const auto serve = [&]() -> Result<ToolOutcome> {
     const auto name = TRY(fields.text());
@@ -61,11 +61,11 @@ std::string serve_call(FieldReader& fields, Session session, const Surroundings&
     ToolContext context;
     context.root = kRoot;
     context.shown_root = kRoot;
-    for (const auto& [path, target] : surroundings.links) {
+    for (const auto& [path, target] : request.links) {
       if (target == kRoot) context.other_roots.push_back(path);
     }
-    context.environment = surroundings.environment;
-    context.has_network = surroundings.has_network;
+    context.environment = request.environment;
+    context.has_network = request.has_network;
     context.session = &session;
     context.output_limit = TRY(fields.number());
     context.time_limit_s = TRY(fields.seconds());
@@ -203,14 +203,14 @@ std::string serve_start(FieldReader& fields, int socket, const std::vector<std::
 }  // namespace
 
 std::string serve_request(RequestKind kind, FieldReader& fields, const Session& session, int descriptor,
-                          const Surroundings& surroundings) {
+                          const RequestContext& context) {
   // Whatever became of it: programs keep their files there.
   (void)make_directories(kHome).ok();
-  const auto& environment = surroundings.environment;
+  const auto& environment = context.environment;
   std::string reply;
   switch (kind) {
     case RequestKind::kCall:
-      return serve_call(fields, session, surroundings);
+      return serve_call(fields, session, context);
     case RequestKind::kPut: {
       const auto files = fields.files();
       const Status status = files ? put_files(kRoot, *files) : files.error();
@@ -226,7 +226,7 @@ std::string serve_request(RequestKind kind, FieldReader& fields, const Session& 
     case RequestKind::kCollectChanges: {
       const bool all = kind == RequestKind::kCollect;
       const auto collected =
-          collect_all(surroundings.links, all ? collect_files(kRoot) : collect_changes(kRoot, read_whole(descriptor)));
+          collect_all(context.links, all ? collect_files(kRoot) : collect_changes(kRoot, read_whole(descriptor)));
       put_number(reply, collected.complete ? 1 : 0);
       put_files(reply, collected.files);
       put_number(reply, collected.programs.size());

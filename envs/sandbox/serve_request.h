@@ -12,7 +12,7 @@
 namespace tandem::envs {
 
 // Arguments of every request.
-struct Surroundings {
+struct RequestContext {
   std::vector<std::string> environment;  // of commands
   Links links;
   bool has_network = false;
@@ -21,6 +21,6 @@ struct Surroundings {
 // The reply. Those of kCall and kRestore begin with what became of the session: 0, or 1 and the session; then comes the
 // rest as a text. `descriptor` came with the request, where one did.
 std::string serve_request(RequestKind kind, FieldReader& fields, const Session& session, int descriptor,
-                          const Surroundings& surroundings);
+                          const RequestContext& context);
 
 }  // namespace tandem::envs

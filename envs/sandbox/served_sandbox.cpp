@@ -132,7 +132,7 @@ Status ServedSandbox::open_network(std::shared_ptr<NetworkProxy> proxy) {
     if (on_network) on_network(use);
   };
   proxy_ = std::move(proxy);
-  door_ = proxy_->open(std::move(received[0]), spec_.network, on_use, spec_.packages);
+  proxy_listener_ = proxy_->open(std::move(received[0]), spec_.network, on_use, spec_.packages);
   return {};
 }
 

@@ -88,7 +88,7 @@ class ServedSandbox : public Sandbox,
   std::shared_ptr<LayerHolder> holder_;
   const std::shared_ptr<Refusals> refusals_;
   std::shared_ptr<NetworkProxy> proxy_;
-  std::unique_ptr<NetworkProxy::Door> door_;
+  std::unique_ptr<NetworkProxy::Listener> proxy_listener_;
   std::vector<std::unique_ptr<McpClient>> servers_;
 };
 

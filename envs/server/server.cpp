@@ -10,7 +10,7 @@
 #include "base/digest.h"
 #include "base/work_queue.h"
 #include "envs/episodes/call_messages.h"
-#include "envs/fleet/desk.h"
+#include "envs/fleet/operator_requests.h"
 #include "envs/server/session_record.h"
 
 namespace tandem::envs {
@@ -97,7 +97,7 @@ class EnvServer {
         queue_(settings.threads, settings.queue),
         scores_(settings.score_threads, settings.queue),
         next_lease_(settings.identity.epoch << 20) {
-    if (settings.fleet) desk_.emplace(*settings.fleet, clock);
+    if (settings.fleet) operator_requests_.emplace(*settings.fleet, clock);
   }
 
   void run(const StopFlags& stop, const std::function<void(const std::string&, const ServerCounters&)>& tick) {
@@ -107,7 +107,7 @@ class EnvServer {
       wire::wait(sockets, 50ms, queue_.wake_fd());
       queue_.run_completions();
       scores_.run_completions();
-      if (desk_) desk_->run_completions();
+      if (operator_requests_) operator_requests_->run_completions();
       for (int i = 0; i < 256; ++i) {
         auto message = socket_.receive();
         if (!message) break;
@@ -166,8 +166,8 @@ class EnvServer {
       }
       (void)socket_.send(asker.peer, out);  // an operator who does not listen any more will not miss it
     };
-    if (!desk_) return answer(fail(Status::unfit("this environment server does not answer operators")));
-    desk_->ask(
+    if (!operator_requests_) return answer(fail(Status::unfit("this environment server does not answer operators")));
+    operator_requests_->ask(
         read_query(message.body().getFleetQuery()), [this] { return figures(); }, answer);
   }
 
@@ -489,7 +489,7 @@ class EnvServer {
   WorkQueue queue_, scores_;  // their threads use what stands above
   uint64_t next_lease_;
   Time next_reap_{};
-  std::optional<OperatorDesk> desk_;
+  std::optional<OperatorRequests> operator_requests_;
 };
 
 }  // namespace

@@ -267,9 +267,9 @@ TEST_F(HostsRun, strangers_at_the_ports_of_a_host_and_a_run_disturb_nothing) {
   ASSERT_TRUE(reaches_step(process, run_dir, 1)) << text(output());
   const fs::path other = root() / "stranger.key";
   ASSERT_TRUE(tandem::wire::Secret::create(other));
-  const std::string desk = json(run_dir / "status.json").value("hosts_join_at", "");
-  ASSERT_NE(desk, "");
-  for (const std::string& address : {host.address(), desk}) {
+  const std::string listener = json(run_dir / "status.json").value("hosts_join_at", "");
+  ASSERT_NE(listener, "");
+  for (const std::string& address : {host.address(), listener}) {
     Process stranger({TANDEM_BINARY, "hosts", address, "--add", "tcp://127.0.0.1:1", "--key", other.string()},
                      root() / "stranger.out");
     EXPECT_EQ(stranger.wait(30s), 1);

@@ -12,9 +12,9 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "envs/backends/choosing_backend.h"
-#include "envs/container/door.h"
 #include "envs/container/engine.h"
 #include "envs/container/image_plan.h"
+#include "envs/container/rendezvous.h"
 #include "envs/sandbox/descriptors.h"
 #include "envs/sandbox/file_tree.h"
 #include "envs/sandbox/host_backend.h"
@@ -172,17 +172,17 @@ TEST(ImagePlan, a_root_is_prepared_with_a_beginning_links_and_a_user) {
   EXPECT_EQ(read_file(scratch.path / "begun/sub/a.txt").value(), "content");
 }
 
-TEST(Door, admits_the_process_that_is_waited_for_and_is_gone_then) {
+TEST(Rendezvous, admits_the_process_that_is_waited_for_and_is_gone_then) {
   if (sandbox_program().empty()) GTEST_SKIP() << "this build carries no program for containers";
-  auto doors = Doors::make();
-  ASSERT_TRUE(doors.has_value()) << doors.error().to_string();
-  auto door = (*doors)->open();
-  ASSERT_TRUE(door.has_value()) << door.error().to_string();
-  EXPECT_EQ(read_file(door->folder() / "program").value(), sandbox_program());
+  auto folder_of_all = RendezvousFolder::make();
+  ASSERT_TRUE(folder_of_all.has_value()) << folder_of_all.error().to_string();
+  auto rendezvous = (*folder_of_all)->open();
+  ASSERT_TRUE(rendezvous.has_value()) << rendezvous.error().to_string();
+  EXPECT_EQ(read_file(rendezvous->folder() / "program").value(), sandbox_program());
   struct stat info {};
-  ASSERT_EQ(stat(door->folder().parent_path().c_str(), &info), 0);
+  ASSERT_EQ(stat(rendezvous->folder().parent_path().c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0700u);
-  const auto socket = (door->folder() / "socket").string();
+  const auto socket = (rendezvous->folder() / "socket").string();
   const auto stranger = connect_to(socket);
   ASSERT_TRUE(stranger.has_value());
   const pid_t child = fork();  // connects, and stays until its socket is closed
@@ -191,7 +191,7 @@ TEST(Door, admits_the_process_that_is_waited_for_and_is_gone_then) {
     char byte = 0;
     _exit(connected && read(connected->get(), &byte, 1) == 0 ? 0 : 1);
   }
-  auto admitted = door->admit(child, std::chrono::seconds(10), [] { return Status(); });
+  auto admitted = rendezvous->admit(child, std::chrono::seconds(10), [] { return Status(); });
   ASSERT_TRUE(admitted.has_value()) << admitted.error().to_string();
   EXPECT_FALSE(fs::exists(socket));
   EXPECT_FALSE(connect_to(socket).has_value());
@@ -201,16 +201,16 @@ TEST(Door, admits_the_process_that_is_waited_for_and_is_gone_then) {
   EXPECT_EQ(ended, 0);
 }
 
-TEST(Door, waiting_ends_with_what_went_wrong) {
+TEST(Rendezvous, waiting_ends_with_what_went_wrong) {
   if (sandbox_program().empty()) GTEST_SKIP() << "this build carries no program for containers";
-  auto doors = Doors::make();
-  ASSERT_TRUE(doors.has_value());
-  auto door = (*doors)->open();
-  ASSERT_TRUE(door.has_value());
-  const auto never = door->admit(1, std::chrono::seconds(10), [] { return Status::unavailable("it ended"); });
+  auto folder_of_all = RendezvousFolder::make();
+  ASSERT_TRUE(folder_of_all.has_value());
+  auto rendezvous = (*folder_of_all)->open();
+  ASSERT_TRUE(rendezvous.has_value());
+  const auto never = rendezvous->admit(1, std::chrono::seconds(10), [] { return Status::unavailable("it ended"); });
   EXPECT_EQ(never.error().message(), "it ended");
-  const auto folder = door->folder();
-  { const Door gone = std::move(*door); }
+  const auto folder = rendezvous->folder();
+  { const Rendezvous gone = std::move(*rendezvous); }
   EXPECT_FALSE(fs::exists(folder));
 }
 

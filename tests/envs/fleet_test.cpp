@@ -6,7 +6,7 @@
 #include <set>
 
 #include "base/random.h"
-#include "envs/fleet/desk.h"
+#include "envs/fleet/operator_requests.h"
 
 namespace tandem::envs {
 namespace {

@@ -84,7 +84,7 @@ class Proxy : public testing::Test {
       if (found == names_.end()) return fail(Status::unavailable(name + ": there is no such name"));
       return found->second;
     });
-    door_ = proxy_->open(std::move(inside.socket), *AllowList::parse(entries), [this](const NetworkUse& use) {
+    proxy_listener_ = proxy_->open(std::move(inside.socket), *AllowList::parse(entries), [this](const NetworkUse& use) {
       std::lock_guard lock(mutex_);
       uses_.push_back(use);
     });
@@ -116,7 +116,7 @@ class Proxy : public testing::Test {
   std::mutex mutex_;
   std::vector<NetworkUse> uses_;
   std::unique_ptr<NetworkProxy> proxy_;
-  std::unique_ptr<NetworkProxy::Door> door_;
+  std::unique_ptr<NetworkProxy::Listener> proxy_listener_;
 };
 
 TEST_F(Proxy, a_request_goes_to_its_host_and_the_answer_comes_back) {
@@ -228,7 +228,7 @@ TEST_F(Proxy, a_door_that_closes_ends_what_goes_through_it) {
   say(socket, "CONNECT " + host() + " HTTP/1.1\r\n\r\n");
   hear(socket, "\r\n\r\n");
   const auto at_host = accepted();
-  door_.reset();
+  proxy_listener_.reset();
   EXPECT_EQ(hear(at_host), "");
   EXPECT_EQ(hear(socket), "");
   EXPECT_EQ(last_use(1).cut, "the sandbox has ended");

@@ -19,7 +19,7 @@ class ToldTest : public testing::Test {
     RouterSettings settings{.longest_wait = 30s};
     for (int i = 0; i < 2; ++i) settings.upstreams.push_back({.slots = 1000, .told = true});
     router_.emplace(settings);
-    for (size_t i = 0; i < 2; ++i) tell(i, Told::State::kThere);
+    for (size_t i = 0; i < 2; ++i) tell(i, ProcessChange::State::kThere);
   }
   void step(const RouterEvent& event) {
     for (const auto& action : router_->step(event, now_)) {
@@ -28,13 +28,13 @@ class ToldTest : public testing::Test {
       EXPECT_FALSE(std::holds_alternative<Probe>(action));
     }
   }
-  void tell(size_t upstream, Told::State state, std::string why = "", Duration back_in = 2s) {
-    step(Told{.upstream = upstream,
-              .state = state,
-              .models = {upstream == 0 ? "a" : "b"},
-              .as_of = now_,
-              .expected = now_ + back_in,
-              .why = std::move(why)});
+  void tell(size_t upstream, ProcessChange::State state, std::string why = "", Duration back_in = 2s) {
+    step(ProcessChange{.upstream = upstream,
+                       .state = state,
+                       .models = {upstream == 0 ? "a" : "b"},
+                       .as_of = now_,
+                       .expected = now_ + back_in,
+                       .why = std::move(why)});
   }
   void ask(RequestNumber number, const std::string& model) {
     step(Arrived{.request = number, .model = model, .key = "k", .tokens = 10});
@@ -60,17 +60,17 @@ TEST_F(ToldTest, what_was_lost_waits_and_is_sent_once_more_when_it_is_back) {
   ask(1, "a");
   ask(2, "b");
   step(Failed{.request = 1, .failure = Failure::kFaulty});
-  tell(0, Told::State::kAway, "it was killed");
+  tell(0, ProcessChange::State::kAway, "it was killed");
   ask(3, "a");
   pass(5s);
   EXPECT_EQ(sent_.size(), 2u);
   EXPECT_THAT(refused_, IsEmpty());
   now_ += 1s;
-  tell(0, Told::State::kThere);
+  tell(0, ProcessChange::State::kThere);
   EXPECT_THAT(sent_, ElementsAre(Send{1, 0}, Send{2, 1}, Send{3, 0}, Send{1, 0}));
   step(Failed{.request = 1, .failure = Failure::kFaulty});
   EXPECT_THAT(refused_, IsEmpty()) << "the cause is not known yet";
-  tell(0, Told::State::kAway, "it was killed again", 7s);
+  tell(0, ProcessChange::State::kAway, "it was killed again", 7s);
   ASSERT_TRUE(refused_.contains(1));
   EXPECT_EQ(refused_[1].status, 503);
   EXPECT_THAT(refused_[1].why, HasSubstr("it was killed again; this request was with it"));
@@ -82,7 +82,7 @@ TEST_F(ToldTest, a_connection_that_was_refused_is_no_loss) {
   for (int i = 0; i < 4; ++i) {
     step(Failed{.request = 1, .failure = Failure::kUnreachable});
     now_ += 1s;
-    tell(0, Told::State::kThere);
+    tell(0, ProcessChange::State::kThere);
   }
   EXPECT_EQ(sent_.size(), 5u);
   EXPECT_THAT(refused_, IsEmpty());
@@ -93,15 +93,15 @@ TEST_F(ToldTest, a_sign_from_before_a_failure_opens_nothing) {
   now_ += 100ms;
   ask(1, "a");
   step(Failed{.request = 1, .failure = Failure::kUnreachable});
-  step(Told{.upstream = 0, .state = Told::State::kThere, .models = {"a"}, .as_of = before});
+  step(ProcessChange{.upstream = 0, .state = ProcessChange::State::kThere, .models = {"a"}, .as_of = before});
   EXPECT_EQ(sent_.size(), 1u);
   now_ += 100ms;
-  tell(0, Told::State::kThere);
+  tell(0, ProcessChange::State::kThere);
   EXPECT_EQ(sent_.size(), 2u);
 }
 
 TEST_F(ToldTest, what_waits_for_too_long_is_refused_with_the_cause) {
-  tell(0, Told::State::kAway, "it is being loaded", 5s);
+  tell(0, ProcessChange::State::kAway, "it is being loaded", 5s);
   ask(1, "a");
   pass(29s);
   EXPECT_THAT(refused_, IsEmpty());
@@ -109,15 +109,15 @@ TEST_F(ToldTest, what_waits_for_too_long_is_refused_with_the_cause) {
   EXPECT_EQ(refused_[1].status, 503);
   EXPECT_EQ(refused_[1].why, "it is being loaded");
   EXPECT_TRUE(refused_[1].retry_after);
-  tell(0, Told::State::kAway, "it is being loaded", 300s);
+  tell(0, ProcessChange::State::kAway, "it is being loaded", 300s);
   ask(2, "a");
   EXPECT_EQ(refused_[2].retry_after, Duration(300s)) << "at once, where it cannot be back in time";
 }
 
 TEST_F(ToldTest, one_that_has_failed_refuses_all_with_its_cause_and_the_other_answers) {
-  tell(0, Told::State::kAway, "it was killed");
+  tell(0, ProcessChange::State::kAway, "it was killed");
   ask(1, "a");
-  tell(0, Told::State::kFailed, "it has failed");
+  tell(0, ProcessChange::State::kFailed, "it has failed");
   EXPECT_EQ(refused_[1].why, "it has failed");
   ask(2, "a");
   EXPECT_EQ(refused_[2].status, 503);
@@ -126,9 +126,9 @@ TEST_F(ToldTest, one_that_has_failed_refuses_all_with_its_cause_and_the_other_an
   ask(3, "b");
   EXPECT_THAT(sent_, ElementsAre(Send{3, 1}));
   EXPECT_THAT(router_->all_models(), ElementsAre("a", "b"));
-  tell(0, Told::State::kAway, "it is being loaded");
+  tell(0, ProcessChange::State::kAway, "it is being loaded");
   now_ += 1s;
-  tell(0, Told::State::kThere);
+  tell(0, ProcessChange::State::kThere);
   ask(4, "a");
   EXPECT_THAT(sent_, ElementsAre(Send{3, 1}, Send{4, 0}));
 }
@@ -138,7 +138,7 @@ TEST_F(ToldTest, a_stream_that_has_begun_is_not_sent_again) {
   step(Answering{.request = 1});
   step(Failed{.request = 1, .failure = Failure::kBroken, .begun = true});
   now_ += 1s;
-  tell(0, Told::State::kThere);
+  tell(0, ProcessChange::State::kThere);
   EXPECT_EQ(sent_.size(), 1u);
   EXPECT_EQ(router_->requests(), 0u);
 }

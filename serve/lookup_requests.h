@@ -16,10 +16,10 @@
 
 namespace tandem::serve {
 
-class LookupDesk {
+class LookupRequests {
  public:
   // Both outlive this.
-  LookupDesk(const ModelSet& models, WorkQueue& queue);
+  LookupRequests(const ModelSet& models, WorkQueue& queue);
 
   bool has(std::string_view path) const;
   std::vector<DescribedPath> described() const;

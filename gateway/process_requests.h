@@ -22,11 +22,12 @@
 
 namespace tandem::gateway {
 
-class ProcessDesk {
+class ProcessRequests {
  public:
   // All of them outlive this. `changed` makes the router know at once what the processes have to tell.
-  static Result<std::unique_ptr<ProcessDesk>> create(Processes& processes, const std::vector<UpstreamTerms>& upstreams,
-                                                     std::function<void()> changed, const Clock& clock);
+  static Result<std::unique_ptr<ProcessRequests>> create(Processes& processes,
+                                                         const std::vector<UpstreamTerms>& upstreams,
+                                                         std::function<void()> changed, const Clock& clock);
 
   void add_to(serve::BodyPaths& paths);
   int wake_fd() const { return transfers_->wake_fd(); }
@@ -50,8 +51,8 @@ class ProcessDesk {
     std::function<void(int status, std::string body)> then;
   };
 
-  ProcessDesk(Processes& processes, const std::vector<UpstreamTerms>& upstreams, std::function<void()> changed,
-              std::unique_ptr<wire::HttpTransfers> transfers)
+  ProcessRequests(Processes& processes, const std::vector<UpstreamTerms>& upstreams, std::function<void()> changed,
+                  std::unique_ptr<wire::HttpTransfers> transfers)
       : processes_(processes), upstreams_(upstreams), changed_(std::move(changed)), transfers_(std::move(transfers)) {}
   void ask(size_t process, const char* method, const std::string& path, std::string body, Duration limit,
            std::function<void(int, std::string)> then);

@@ -1,4 +1,4 @@
-#include "envs/container/door.h"
+#include "envs/container/rendezvous.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -47,12 +47,12 @@ Status write_program(const fs::path& path) {
 
 }  // namespace
 
-Door::~Door() {
+Rendezvous::~Rendezvous() {
   std::error_code error;
   if (!folder_.empty()) fs::remove_all(folder_, error);
 }
 
-Result<FileDescriptor> Door::admit(pid_t process, Duration limit, const std::function<Status()>& check) {
+Result<FileDescriptor> Rendezvous::admit(pid_t process, Duration limit, const std::function<Status()>& check) {
   const SystemClock clock;
   const Time deadline = clock.now() + limit;
   FileDescriptor connected;
@@ -77,7 +77,7 @@ Result<FileDescriptor> Door::admit(pid_t process, Duration limit, const std::fun
   return connected;
 }
 
-Result<std::unique_ptr<Doors>> Doors::make() {
+Result<std::unique_ptr<RendezvousFolder>> RendezvousFolder::make() {
   if (sandbox_program().empty())
     return fail(Status::unfit("this build carries no program for containers")
                     .hint("build it with static libraries of libseccomp and libxxhash, and without sanitizers"));
@@ -87,27 +87,27 @@ Result<std::unique_ptr<Doors>> Doors::make() {
   TRY(make_directories(own));
   auto folder = (own / "XXXXXX").string();
   if (!mkdtemp(folder.data())) return fail(Status::from_errno(folder, errno));
-  std::unique_ptr<Doors> doors(new Doors(folder));
-  TRY(write_program(doors->folder_ / "program"));
-  return doors;
+  std::unique_ptr<RendezvousFolder> folder_of_all(new RendezvousFolder(folder));
+  TRY(write_program(folder_of_all->folder_ / "program"));
+  return folder_of_all;
 }
 
-Doors::~Doors() {
+RendezvousFolder::~RendezvousFolder() {
   std::error_code error;
   fs::remove_all(folder_, error);
   fs::remove(folder_.parent_path(), error);  // where it is the last one of this process
 }
 
-Result<Door> Doors::open() {
+Result<Rendezvous> RendezvousFolder::open() {
   const auto folder = folder_ / std::to_string(next_++);
   TRY(make_directories(folder));
-  Door door(folder, FileDescriptor());
+  Rendezvous rendezvous(folder, FileDescriptor());
   if (chmod(folder.c_str(), 0755) != 0) return fail(Status::from_errno(folder.string(), errno));
   std::error_code error;
   fs::create_hard_link(folder_ / "program", folder / "program", error);
   if (error) return fail(Status(Code::kUnavailable, folder.string() + ": " + error.message()));
-  door.listener_ = TRY(listen_at((folder / "socket").string()));
-  return door;
+  rendezvous.listener_ = TRY(listen_at((folder / "socket").string()));
+  return rendezvous;
 }
 
 }  // namespace tandem::envs

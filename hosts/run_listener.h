@@ -11,22 +11,22 @@
 
 namespace tandem::hosts {
 
-class Desk {
+class RunListener {
  public:
   // At a free port of `ip`. `context` outlives it.
-  static Result<Desk> open(zmq::context_t& context, const std::string& ip, const wire::Secret& secret);
+  static Result<RunListener> open(zmq::context_t& context, const std::string& ip, const wire::Secret& secret);
 
   const std::string& address() const { return socket_.address(); }
   // Answers what has been asked since the last call; `carry_out` says what came of a request.
   void serve(const std::function<Status(const Join&)>& join, const std::function<Status(const Leave&)>& leave);
 
  private:
-  explicit Desk(wire::Socket socket) : socket_(std::move(socket)) {}
+  explicit RunListener(wire::Socket socket) : socket_(std::move(socket)) {}
   wire::Socket socket_;
 };
 
-// Asks the desk at `address`; the status is what the run says. kUnavailable where nobody answers within `seconds`:
+// Asks the listener at `address`; the status is what the run says. kUnavailable where nobody answers within `seconds`:
 // nobody is there, or another key is.
-Status ask_desk(const std::string& address, const wire::Secret& secret, const Request& request, double seconds);
+Status ask_run(const std::string& address, const wire::Secret& secret, const Request& request, double seconds);
 
 }  // namespace tandem::hosts

@@ -22,10 +22,10 @@ struct RuledRequests {
 // `models` outlives it.
 RuledRequests requests_of(const ModelSet& models);
 
-class RuleDesk {
+class RuleRequests {
  public:
   // `access` outlives this.
-  RuleDesk(Access& access, RuledRequests requests) : access_(access), requests_(std::move(requests)) {}
+  RuleRequests(Access& access, RuledRequests requests) : access_(access), requests_(std::move(requests)) {}
   void add_to(BodyPaths& paths);
 
  private:

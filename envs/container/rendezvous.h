@@ -18,11 +18,11 @@
 
 namespace tandem::envs {
 
-class Door {
+class Rendezvous {
  public:
-  ~Door();
-  Door(Door&&) = default;
-  Door& operator=(Door&&) = delete;
+  ~Rendezvous();
+  Rendezvous(Rendezvous&&) = default;
+  Rendezvous& operator=(Rendezvous&&) = delete;
 
   const fs::path& folder() const { return folder_; }  // to be mounted at kInside
 
@@ -31,28 +31,28 @@ class Door {
   static constexpr const char* kSocket = "/.tandem/socket";
 
   // The connection of the process with this number, and no other's. `check` is asked several times a second while
-  // nobody comes, and ends the waiting with its error. Closes the door.
+  // nobody comes, and ends the waiting with its error. Closes the rendezvous.
   Result<FileDescriptor> admit(pid_t process, Duration limit, const std::function<Status()>& check);
 
  private:
-  friend class Doors;
-  Door(fs::path folder, FileDescriptor listener) : folder_(std::move(folder)), listener_(std::move(listener)) {}
+  friend class RendezvousFolder;
+  Rendezvous(fs::path folder, FileDescriptor listener) : folder_(std::move(folder)), listener_(std::move(listener)) {}
 
   fs::path folder_;
   FileDescriptor listener_;
 };
 
 // Thread safety: open may be called from several threads.
-class Doors {
+class RendezvousFolder {
  public:
   // kUnfit where this build carries no program of sandboxes, or the folder for temporary files does not let any run.
-  static Result<std::unique_ptr<Doors>> make();
-  ~Doors();
+  static Result<std::unique_ptr<RendezvousFolder>> make();
+  ~RendezvousFolder();
 
-  Result<Door> open();
+  Result<Rendezvous> open();
 
  private:
-  explicit Doors(fs::path folder) : folder_(std::move(folder)) {}
+  explicit RendezvousFolder(fs::path folder) : folder_(std::move(folder)) {}
 
   const fs::path folder_;
   std::atomic<uint64_t> next_{1};

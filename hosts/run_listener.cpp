@@ -1,4 +1,4 @@
-#include "hosts/desk.h"
+#include "hosts/run_listener.h"
 
 #include <fmt/format.h>
 
@@ -8,14 +8,15 @@
 
 namespace tandem::hosts {
 
-Result<Desk> Desk::open(zmq::context_t& context, const std::string& ip, const wire::Secret& secret) {
+Result<RunListener> RunListener::open(zmq::context_t& context, const std::string& ip, const wire::Secret& secret) {
   // A host that joins does not know the run's number yet.
   const wire::Identity identity{
-      .sender = "desk", .epoch = unique_number(), .run = wire::kEveryRun, .hears_other_protocols = true};
-  return Desk(TRY(wire::Socket::listen(context, wire::Address::of_any_port(ip).text(), identity, &secret)));
+      .sender = "run-listener", .epoch = unique_number(), .run = wire::kEveryRun, .hears_other_protocols = true};
+  return RunListener(TRY(wire::Socket::listen(context, wire::Address::of_any_port(ip).text(), identity, &secret)));
 }
 
-void Desk::serve(const std::function<Status(const Join&)>& join, const std::function<Status(const Leave&)>& leave) {
+void RunListener::serve(const std::function<Status(const Join&)>& join,
+                        const std::function<Status(const Leave&)>& leave) {
   constexpr int kMostOfATurn = 16;
   for (int i = 0; i < kMostOfATurn; ++i) {
     auto message = socket_.receive();
@@ -37,7 +38,7 @@ void Desk::serve(const std::function<Status(const Join&)>& join, const std::func
   }
 }
 
-Status ask_desk(const std::string& address, const wire::Secret& secret, const Request& request, double seconds) {
+Status ask_run(const std::string& address, const wire::Secret& secret, const Request& request, double seconds) {
   zmq::context_t context;
   const uint64_t life = unique_number();
   const wire::Identity identity{

@@ -1,4 +1,4 @@
-#include "gateway/process_desk.h"
+#include "gateway/process_requests.h"
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
@@ -88,14 +88,14 @@ std::string process_metrics(const std::vector<ProcessView>& views) {
 
 }  // namespace
 
-Result<std::unique_ptr<ProcessDesk>> ProcessDesk::create(Processes& processes,
-                                                         const std::vector<UpstreamTerms>& upstreams,
-                                                         std::function<void()> changed, const Clock& clock) {
-  return std::unique_ptr<ProcessDesk>(
-      new ProcessDesk(processes, upstreams, std::move(changed), TRY(wire::HttpTransfers::create(clock))));
+Result<std::unique_ptr<ProcessRequests>> ProcessRequests::create(Processes& processes,
+                                                                 const std::vector<UpstreamTerms>& upstreams,
+                                                                 std::function<void()> changed, const Clock& clock) {
+  return std::unique_ptr<ProcessRequests>(
+      new ProcessRequests(processes, upstreams, std::move(changed), TRY(wire::HttpTransfers::create(clock))));
 }
 
-void ProcessDesk::add_to(serve::BodyPaths& paths) {
+void ProcessRequests::add_to(serve::BodyPaths& paths) {
   paths.add({"/processes",
              "GET",
              "Each model's process: state, restarts, memory, last cause",
@@ -128,8 +128,8 @@ void ProcessDesk::add_to(serve::BodyPaths& paths) {
                     const HttpReply& reply) { unload(request.body, fields, who, reply); }});
 }
 
-void ProcessDesk::ask(size_t process, const char* method, const std::string& path, std::string body, Duration limit,
-                      std::function<void(int, std::string)> then) {
+void ProcessRequests::ask(size_t process, const char* method, const std::string& path, std::string body, Duration limit,
+                          std::function<void(int, std::string)> then) {
   const UpstreamTerms& terms = upstreams_[process];
   wire::TransferRequest transfer;
   transfer.request = {.url = terms.url + path,
@@ -144,7 +144,7 @@ void ProcessDesk::ask(size_t process, const char* method, const std::string& pat
   asked_.emplace(transfers_->start(std::move(transfer)), Asked{.model = terms.name, .then = std::move(then)});
 }
 
-void ProcessDesk::take_events() {
+void ProcessRequests::take_events() {
   for (wire::TransferEvent& event : transfers_->take_events()) {
     const auto found = asked_.find(event.transfer);
     if (found == asked_.end()) continue;
@@ -164,7 +164,7 @@ void ProcessDesk::take_events() {
   }
 }
 
-void ProcessDesk::answer_metrics(std::string own, const HttpReply& reply) {
+void ProcessRequests::answer_metrics(std::string own, const HttpReply& reply) {
   struct Gathered {
     std::vector<MetricsPage> pages;
     size_t open = 0;
@@ -192,7 +192,7 @@ void ProcessDesk::answer_metrics(std::string own, const HttpReply& reply) {
   gathered->take_one();
 }
 
-Json ProcessDesk::process_list() const {
+Json ProcessRequests::process_list() const {
   Json data = Json::array();
   for (const ProcessView& view : processes_.views()) {
     Json adapters = Json::array();
@@ -211,7 +211,7 @@ Json ProcessDesk::process_list() const {
   return {{"processes", std::move(data)}};
 }
 
-Json ProcessDesk::described(Json entry) const {
+Json ProcessRequests::described(Json entry) const {
   const std::string name = entry["id"].get<std::string>();
   for (const ProcessView& view : processes_.views()) {
     const auto adapter = std::ranges::find(view.adapters, name, &ProcessAdapter::name);
@@ -227,7 +227,7 @@ Json ProcessDesk::described(Json entry) const {
   return entry;
 }
 
-HttpResponse ProcessDesk::readiness(const std::string& model, double share) const {
+HttpResponse ProcessRequests::readiness(const std::string& model, double share) const {
   const auto views = processes_.views();
   std::optional<size_t> only;
   if (!model.empty()) {
@@ -254,7 +254,7 @@ HttpResponse ProcessDesk::readiness(const std::string& model, double share) cons
   return response;
 }
 
-void ProcessDesk::revive(serve::Fields& fields, const std::string& who, const HttpReply& reply) {
+void ProcessRequests::revive(serve::Fields& fields, const std::string& who, const HttpReply& reply) {
   const std::string name = fields.text("model");
   const auto views = processes_.views();
   const auto process = process_of(views, name);
@@ -268,7 +268,8 @@ void ProcessDesk::revive(serve::Fields& fields, const std::string& who, const Ht
   reply(json_response(200, {{"status", "starting"}, {"model", views[*process].names.front()}}));
 }
 
-void ProcessDesk::load(const std::string& body, serve::Fields& fields, const std::string& who, const HttpReply& reply) {
+void ProcessRequests::load(const std::string& body, serve::Fields& fields, const std::string& who,
+                           const HttpReply& reply) {
   const std::string name = fields.text("lora_name"), base = fields.text("base_model");
   const auto views = processes_.views();
   const auto process = process_of(views, base);
@@ -293,8 +294,8 @@ void ProcessDesk::load(const std::string& body, serve::Fields& fields, const std
       });
 }
 
-void ProcessDesk::unload(const std::string& body, serve::Fields& fields, const std::string& who,
-                         const HttpReply& reply) {
+void ProcessRequests::unload(const std::string& body, serve::Fields& fields, const std::string& who,
+                             const HttpReply& reply) {
   const std::string name = fields.text("lora_name");
   const auto views = processes_.views();
   const auto process = process_with_adapter(views, name);

@@ -40,13 +40,13 @@ struct LoopFigures {
   std::map<uint64_t, double> lease_seconds;  // that are left
 };
 
-class OperatorDesk {
+class OperatorRequests {
  public:
   // An answer to a question; called on the owner's thread, in ask() or run_completions().
   using Answer = std::function<void(const Result<FleetAnswer>&)>;
 
-  OperatorDesk(WatchedBackend& fleet, const Clock& clock);
-  ~OperatorDesk();  // ends the programs that look in, and waits for them
+  OperatorRequests(WatchedBackend& fleet, const Clock& clock);
+  ~OperatorRequests();  // ends the programs that look in, and waits for them
 
   void ask(Result<FleetQuery> query, const std::function<LoopFigures()>& loop, Answer answer);
   void run_completions() { queue_.run_completions(); }

@@ -1,4 +1,4 @@
-#include "serve/rule_desk.h"
+#include "serve/rule_requests.h"
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
@@ -74,7 +74,7 @@ RuledRequests requests_of(const ModelSet& models) {
           .end = end};
 }
 
-void RuleDesk::add_to(BodyPaths& paths) {
+void RuleRequests::add_to(BodyPaths& paths) {
   paths.add({"/rules",
              "GET",
              "What admins have said of requests",
@@ -99,13 +99,13 @@ void RuleDesk::add_to(BodyPaths& paths) {
              }});
 }
 
-void RuleDesk::show(const HttpReply& reply) const {
+void RuleRequests::show(const HttpReply& reply) const {
   Json rules = Json::array();
   for (const Rule& rule : access_.rules().all()) rules.push_back(json_of(rule));
   reply(json_response(200, {{"rules", std::move(rules)}}));
 }
 
-void RuleDesk::set(Fields& fields, const std::string& who, const HttpReply& reply) {
+void RuleRequests::set(Fields& fields, const std::string& who, const HttpReply& reply) {
   Rule rule{.of = subject_of(fields),
             .name = fields.text("name"),
             .action = static_cast<RuleAction>(place_of(kRuleActions, fields.text("action"))),
@@ -132,7 +132,7 @@ void RuleDesk::set(Fields& fields, const std::string& who, const HttpReply& repl
   show(reply);
 }
 
-void RuleDesk::remove(Fields& fields, const std::string& who, const HttpReply& reply) {
+void RuleRequests::remove(Fields& fields, const std::string& who, const HttpReply& reply) {
   const std::string name = fields.text("name");
   if (!access_.rules().remove(subject_of(fields), name)) {
     return reply(

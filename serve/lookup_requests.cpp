@@ -1,4 +1,4 @@
-#include "serve/lookup_desk.h"
+#include "serve/lookup_requests.h"
 
 #include <fmt/format.h>
 
@@ -23,17 +23,17 @@ HttpResponse response_of_lookup(const Result<Json>& answer, const Fields& fields
 
 }  // namespace
 
-LookupDesk::LookupDesk(const ModelSet& models, WorkQueue& queue) : models_(models), queue_(queue) {
+LookupRequests::LookupRequests(const ModelSet& models, WorkQueue& queue) : models_(models), queue_(queue) {
   for (const Lookup& lookup : {tokenize_lookup(), detokenize_lookup(), count_tokens_lookup()})
     readings_.push_back({lookup, FieldTable(lookup.fields)});
 }
 
-bool LookupDesk::has(std::string_view path) const {
+bool LookupRequests::has(std::string_view path) const {
   return path == kEmbeddings ||
          std::ranges::any_of(readings_, [&](const Reading& reading) { return reading.lookup.path == path; });
 }
 
-std::vector<DescribedPath> LookupDesk::described() const {
+std::vector<DescribedPath> LookupRequests::described() const {
   std::vector<DescribedPath> paths;
   for (const auto& [lookup, table] : readings_)
     paths.push_back({lookup.path, "post", lookup.summary, &table, lookup.required});
@@ -41,14 +41,14 @@ std::vector<DescribedPath> LookupDesk::described() const {
   return paths;
 }
 
-void LookupDesk::answer(wire::HttpRequest request, std::shared_ptr<const KeyTerms> key, const HttpReply& reply) {
+void LookupRequests::answer(wire::HttpRequest request, std::shared_ptr<const KeyTerms> key, const HttpReply& reply) {
   for (const Reading& reading : readings_) {
     if (reading.lookup.path == request.path) return look_up(reading, std::move(request.body), std::move(key), reply);
   }
   embed(std::move(request.body), std::move(key), reply);
 }
 
-void LookupDesk::compute(std::function<HttpResponse()> work, const HttpReply& reply) {
+void LookupRequests::compute(std::function<HttpResponse()> work, const HttpReply& reply) {
   const bool taken = queue_.submit([reply, work = std::move(work)]() -> WorkQueue::Completion {
     auto response = std::make_shared<HttpResponse>(work());
     return [reply, response] { reply(std::move(*response)); };
@@ -56,8 +56,8 @@ void LookupDesk::compute(std::function<HttpResponse()> work, const HttpReply& re
   if (!taken) reply(error_response(429, "too many requests wait to be read; try again later"));
 }
 
-void LookupDesk::look_up(const Reading& reading, std::string body, std::shared_ptr<const KeyTerms> key,
-                         const HttpReply& reply) {
+void LookupRequests::look_up(const Reading& reading, std::string body, std::shared_ptr<const KeyTerms> key,
+                             const HttpReply& reply) {
   compute(
       [this, &reading, key = std::move(key), body = std::move(body)] {
         Fields fields;
@@ -73,7 +73,7 @@ void LookupDesk::look_up(const Reading& reading, std::string body, std::shared_p
       reply);
 }
 
-void LookupDesk::embed(std::string body, std::shared_ptr<const KeyTerms> key, const HttpReply& reply) {
+void LookupRequests::embed(std::string body, std::shared_ptr<const KeyTerms> key, const HttpReply& reply) {
   if (!models_.embedder()) {
     return reply(
         error_response(404, "this server has no embedding model; start it with --embedding-model DIR", "model"));

@@ -1,4 +1,4 @@
-#include "envs/fleet/desk.h"
+#include "envs/fleet/operator_requests.h"
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
@@ -16,12 +16,12 @@ bool QuestionBudget::take(Time now) {
   return true;
 }
 
-OperatorDesk::OperatorDesk(WatchedBackend& fleet, const Clock& clock)
+OperatorRequests::OperatorRequests(WatchedBackend& fleet, const Clock& clock)
     : fleet_(fleet), clock_(clock), queue_(kThreads, kMostWaiting) {}
 
-OperatorDesk::~OperatorDesk() { stop_.request_stop(); }
+OperatorRequests::~OperatorRequests() { stop_.request_stop(); }
 
-void OperatorDesk::ask(Result<FleetQuery> query, const std::function<LoopFigures()>& loop, Answer answer) {
+void OperatorRequests::ask(Result<FleetQuery> query, const std::function<LoopFigures()>& loop, Answer answer) {
   if (!budget_.take(clock_.now()))
     return answer(fail(Status::exhausted("operators ask this environment server too many questions a second")));
   if (!query) return answer(fail(query.error()));
@@ -74,7 +74,7 @@ void OperatorDesk::ask(Result<FleetQuery> query, const std::function<LoopFigures
       std::move(answer), false);
 }
 
-void OperatorDesk::later(std::function<Result<FleetAnswer>()> work, Answer answer, bool is_look) {
+void OperatorRequests::later(std::function<Result<FleetAnswer>()> work, Answer answer, bool is_look) {
   const bool taken = queue_.submit([this, work = std::move(work), answer, is_look]() -> WorkQueue::Completion {
     return [this, answer, is_look, outcome = work()] {
       looks_ -= is_look ? 1 : 0;
