@@ -48,7 +48,7 @@ Status run_command(envs::Sandbox& sandbox) {
 // One sandbox from its beginning to its end, with one program in it: the least that a sandbox is good for.
 Status execute_in_fresh(envs::SandboxBackend& backend) {
   const auto sandbox = TRY(backend.create({}));
-  const auto outcome = TRY(look_into(*sandbox, {.argv = {"true"}}, {}));
+  const auto outcome = TRY(exec_in(*sandbox, {.argv = {"true"}}, {}));
   return outcome.exit_code == 0 ? Status{} : Status::internal("`true` did not work: " + outcome.errors);
 }
 

@@ -347,7 +347,7 @@ struct FleetQuery {
     rows @0 :RowsQuery;
     events @1 :EventsQuery;
     figures @2 :Void;
-    look @3 :LookQuery;
+    exec @3 :ExecQuery;
     kill @4 :Text;                     # a sandbox
   }
 }
@@ -364,7 +364,7 @@ struct EventsQuery {
   last @3 :Bool;                       # the last `most` of them
 }
 
-struct LookQuery {
+struct ExecQuery {
   sandbox @0 :Text;
   argv @1 :List(Text);
   seconds @2 :Float64;
@@ -376,7 +376,7 @@ struct FleetAnswer {
     rows @0 :RowsPage;
     events @1 :EventsPage;
     figures @2 :Figures;
-    looked @3 :Looked;
+    execAnswer @3 :ExecAnswer;
     killed @4 :SandboxRow;             # as it was just before
   }
 }
@@ -437,7 +437,7 @@ struct Figures {
   takenWarm @8 :UInt64;
   madeOnDemand @9 :UInt64;
   calls @10 :UInt64;
-  looks @11 :UInt64;
+  execs @11 :UInt64;
   spawnsPerSecond @12 :Float64;
   spawnP50Ms @13 :Float64;
   spawnP99Ms @14 :Float64;
@@ -453,7 +453,7 @@ struct Figures {
   ioPressure @24 :Float64 = -1;
 }
 
-struct Looked {
+struct ExecAnswer {
   exitCode @0 :Int32;
   timedOut @1 :Bool;
   truncated @2 :Bool;

@@ -111,10 +111,10 @@ Action add_envs(CLI::App& command) {
   exec->add_option("SANDBOX", options->exec.sandbox, "As `ls` names it")->required();
   exec->add_option("COMMAND", options->exec.command, "A program and its arguments, after --")->required();
   exec->add_option("--seconds", options->exec.seconds, "Then it is ended")
-      ->check(CLI::Range(0.01, envs::kLongestLook))
+      ->check(CLI::Range(0.01, envs::kLongestExec))
       ->capture_default_str();
   exec->add_option("--output-bytes", options->exec.output_bytes, "Most bytes of its output, and of its errors")
-      ->check(CLI::Range(uint32_t{1}, envs::kMostLookOutput))
+      ->check(CLI::Range(uint32_t{1}, envs::kMostExecOutput))
       ->capture_default_str();
   exec->add_flag("--json", options->exec.json, "Print {sandbox, exit_code, timed_out, truncated, output, errors, ..}");
   exec->footer(

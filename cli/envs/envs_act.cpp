@@ -29,19 +29,19 @@ Result<int> run_in_sandbox(const FleetTarget& target, const ExecOptions& options
   TRY(check_name(options.sandbox));
   size_t bytes = 0;
   for (const auto& word : options.command) bytes += word.size();
-  if (options.command.size() > envs::kMostLookWords || bytes > envs::kMostLookBytes) {
+  if (options.command.size() > envs::kMostExecWords || bytes > envs::kMostExecBytes) {
     return fail(
         Status::invalid(fmt::format("the command has {} words of {} bytes; at most {} of {} are taken",
-                                    options.command.size(), bytes, envs::kMostLookWords, envs::kMostLookBytes)));
+                                    options.command.size(), bytes, envs::kMostExecWords, envs::kMostExecBytes)));
   }
   auto client = TRY(FleetClient::open(target));
-  envs::LookQuery query{.sandbox = options.sandbox, .request = {}};
+  envs::ExecQuery query{.sandbox = options.sandbox, .request = {}};
   query.request.argv = options.command;
   query.request.seconds = options.seconds;
   query.request.output_limit = options.output_bytes;
   // The server ends the command; the sandbox may take a while to begin it.
-  const auto found = TRY(client.ask_owner<envs::LookOutcome>(query, options.seconds + 20 + client.patience()));
-  const envs::LookOutcome& outcome = found.first;
+  const auto found = TRY(client.ask_owner<envs::ExecOutcome>(query, options.seconds + 20 + client.patience()));
+  const envs::ExecOutcome& outcome = found.first;
   if (options.json) {
     fmt::print("{}\n", dump_json_line(Json{{"sandbox", options.sandbox},
                                            {"server", found.second->name()},

@@ -146,7 +146,7 @@ std::string line_of(const envs::FleetEvent& event) {
       words = fmt::format("{} {}{}", episode_of(event.holder), task_of(event.holder), what.empty() ? "" : ", " + what);
       break;
     case FleetEventKind::kCall:
-    case FleetEventKind::kLook:
+    case FleetEventKind::kExec:
       words = fmt::format("{}  {:.3f} s", what, event.seconds);
       if (event.exit_code > 0) words += fmt::format(", exit {}", event.exit_code);
       if (event.exit_code < 0) words += ", it did not come back";
@@ -163,7 +163,7 @@ std::string line_of(const envs::FleetEvent& event) {
 
 Json to_json(const envs::FleetEvent& event, const std::string& server) {
   const bool held = is_held(event.holder);
-  const bool ran = event.kind == envs::FleetEventKind::kCall || event.kind == envs::FleetEventKind::kLook;
+  const bool ran = event.kind == envs::FleetEventKind::kCall || event.kind == envs::FleetEventKind::kExec;
   return {{"server", server},
           {"number", event.number},
           {"time", event.unix_seconds},
@@ -230,7 +230,7 @@ Json to_json(const envs::ServerFigures& figures) {
             {"made_on_demand", fleet.made_on_demand}}},
           {"calls", fleet.calls},
           {"reads", {{"known", figures.known_reads}, {"cached", figures.cached_reads}}},
-          {"execs", fleet.looks},
+          {"execs", fleet.execs},
           {"pressure", pressure},
           {"failed_requests", figures.failed},
           {"kills", kills}};

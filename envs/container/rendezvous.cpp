@@ -16,7 +16,7 @@
 namespace tandem::envs {
 namespace {
 
-constexpr int kLookMilliseconds = 200;
+constexpr int kExecMilliseconds = 200;
 
 // The folder below which every process of this user has one of its own; nobody else can look into it.
 Result<fs::path> private_folder() {
@@ -58,7 +58,7 @@ Result<FileDescriptor> Rendezvous::admit(pid_t process, Duration limit, const st
   FileDescriptor connected;
   while (!connected) {
     pollfd wait = {listener_.get(), POLLIN, 0};
-    if (poll(&wait, 1, kLookMilliseconds) > 0) {
+    if (poll(&wait, 1, kExecMilliseconds) > 0) {
       FileDescriptor candidate(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
       ucred peer{};
       socklen_t size = sizeof peer;

@@ -280,7 +280,7 @@ Result<Grade> Episode::grade_now(std::string_view answer) {
   return graded;
 }
 
-// What setup and an image have made is there before the model is. Looked at in a sandbox of its own, for collecting
+// What setup and an image have made is there before the model is. ExecAnswer at in a sandbox of its own, for collecting
 // files ends what runs.
 Result<int> Episode::count_lints(const Files& left_behind) {
   auto holder = spec_of(task_, options_).holder;

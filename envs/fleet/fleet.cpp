@@ -173,11 +173,11 @@ void Fleet::used_network(uint64_t number, const NetworkUse& use, Moment at) {
          at);
 }
 
-void Fleet::looked(uint64_t number, std::string_view program, Duration took, int exit_code, Moment at) {
+void Fleet::executed(uint64_t number, std::string_view program, Duration took, int exit_code, Moment at) {
   const Watched* watched = living(number);
-  ++totals_.looks;
+  ++totals_.execs;
   record({.sandbox = watched ? watched->id : id_of(number),
-          .kind = FleetEventKind::kLook,
+          .kind = FleetEventKind::kExec,
           .holder = watched ? watched->holder : SandboxHolder{},
           .what = std::string(program),
           .seconds = to_seconds(took),

@@ -63,7 +63,7 @@ struct SandboxRow {
   SandboxUsage usage;
 };
 
-enum class FleetEventKind : uint8_t { kMade, kNotMade, kLeased, kCall, kLook, kKilled, kEnded, kNetwork };
+enum class FleetEventKind : uint8_t { kMade, kNotMade, kLeased, kCall, kExec, kKilled, kEnded, kNetwork };
 inline constexpr size_t kFleetEventKinds = 8;
 std::string_view to_string(FleetEventKind kind);
 
@@ -73,9 +73,9 @@ struct FleetEvent {
   std::string sandbox;
   FleetEventKind kind = FleetEventKind::kMade;
   SandboxHolder holder;
-  std::string what;    // of a call its tool, of a look its program, of the network the request, of the others why
+  std::string what;    // of a call its tool, of an exec its program, of the network the request, of the others why
   double seconds = 0;  // that it took; of an end the sandbox's age
-  int exit_code = 0;   // of a call or a look
+  int exit_code = 0;   // of a call or an exec
 };
 
 struct FleetFigures {
@@ -83,7 +83,7 @@ struct FleetFigures {
   uint32_t warm = 0, leased = 0, calling = 0, grading = 0, draining = 0;
   uint64_t made = 0, not_made = 0;              // since the server began
   uint64_t taken_warm = 0, made_on_demand = 0;  // given to an episode or its tests: that were ready; that were not
-  uint64_t calls = 0, looks = 0;
+  uint64_t calls = 0, execs = 0;
   double spawns_per_second = 0;               // of late
   double spawn_p50_ms = 0, spawn_p99_ms = 0;  // of the last kMostSpawns; 0 where none was made yet
   std::map<EndReason, uint64_t> ended;        // sandboxes and calls, by why
@@ -113,7 +113,7 @@ class Fleet {
   void call_ended(uint64_t number, const CallEnd& end, Moment at);
   // A request of its programs to another host is over.
   void used_network(uint64_t number, const NetworkUse& use, Moment at);
-  void looked(uint64_t number, std::string_view program, Duration took, int exit_code, Moment at);
+  void executed(uint64_t number, std::string_view program, Duration took, int exit_code, Moment at);
   // It is being ended, or was found to have been; the first reason stands.
   void ending(uint64_t number, EndReason reason, Moment at);
   // Everything that a lease has, which nobody asks about any more, ends for this reason.

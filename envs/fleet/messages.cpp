@@ -122,7 +122,7 @@ void write(const ServerFigures& figures, wire::Figures::Builder out) {
   out.setTakenWarm(fleet.taken_warm);
   out.setMadeOnDemand(fleet.made_on_demand);
   out.setCalls(fleet.calls);
-  out.setLooks(fleet.looks);
+  out.setExecs(fleet.execs);
   out.setSpawnsPerSecond(fleet.spawns_per_second);
   out.setSpawnP50Ms(fleet.spawn_p50_ms);
   out.setSpawnP99Ms(fleet.spawn_p99_ms);
@@ -158,7 +158,7 @@ Result<ServerFigures> read(wire::Figures::Reader in) {
   fleet.taken_warm = in.getTakenWarm();
   fleet.made_on_demand = in.getMadeOnDemand();
   fleet.calls = in.getCalls();
-  fleet.looks = in.getLooks();
+  fleet.execs = in.getExecs();
   fleet.spawns_per_second = TRY(number(in.getSpawnsPerSecond(), "spawnsPerSecond", 0, kLongestTime));
   fleet.spawn_p50_ms = TRY(number(in.getSpawnP50Ms(), "spawnP50Ms", 0, kLongestTime));
   fleet.spawn_p99_ms = TRY(number(in.getSpawnP99Ms(), "spawnP99Ms", 0, kLongestTime));
@@ -181,22 +181,22 @@ Result<ServerFigures> read(wire::Figures::Reader in) {
   return figures;
 }
 
-Result<LookQuery> read(wire::LookQuery::Reader in) {
-  LookQuery query{.sandbox = TRY(sandbox(in.getSandbox())), .request = {}};
+Result<ExecQuery> read(wire::ExecQuery::Reader in) {
+  ExecQuery query{.sandbox = TRY(sandbox(in.getSandbox())), .request = {}};
   const auto argv = in.getArgv();
-  TRY(count(argv.size(), "argv", kMostLookWords));
+  TRY(count(argv.size(), "argv", kMostExecWords));
   size_t bytes = 0;
   for (const auto word : argv) {
-    query.request.argv.push_back(TRY(text(word, "argv", kMostLookBytes)));
+    query.request.argv.push_back(TRY(text(word, "argv", kMostExecBytes)));
     if (query.request.argv.back().find('\0') != std::string::npos)
       return fail(wrong("argv", "has a zero byte in a word"));
     bytes += word.size();
   }
-  if (bytes > kMostLookBytes)
-    return fail(wrong("argv", fmt::format("has {} bytes; at most {} are taken", bytes, kMostLookBytes)));
+  if (bytes > kMostExecBytes)
+    return fail(wrong("argv", fmt::format("has {} bytes; at most {} are taken", bytes, kMostExecBytes)));
   if (query.request.argv[0].empty()) return fail(wrong("argv", "names no program"));
-  query.request.seconds = TRY(number(in.getSeconds(), "seconds", 0.01, kLongestLook));
-  query.request.output_limit = TRY(count(in.getOutputBytes(), "outputBytes", kMostLookOutput));
+  query.request.seconds = TRY(number(in.getSeconds(), "seconds", 0.01, kLongestExec));
+  query.request.output_limit = TRY(count(in.getOutputBytes(), "outputBytes", kMostExecOutput));
   return query;
 }
 
@@ -213,13 +213,13 @@ void write_query(const FleetQuery& query, wire::FleetQuery::Builder out) {
     in.setAfter(events->after);
     in.setMost(events->most);
     in.setLast(events->last);
-  } else if (const auto* look = std::get_if<LookQuery>(&query)) {
-    auto in = out.initLook();
-    in.setSandbox(look->sandbox);
-    auto argv = in.initArgv(static_cast<unsigned>(look->request.argv.size()));
-    for (unsigned i = 0; i < argv.size(); ++i) argv.set(i, look->request.argv[i]);
-    in.setSeconds(look->request.seconds);
-    in.setOutputBytes(static_cast<uint32_t>(look->request.output_limit));
+  } else if (const auto* exec = std::get_if<ExecQuery>(&query)) {
+    auto in = out.initExec();
+    in.setSandbox(exec->sandbox);
+    auto argv = in.initArgv(static_cast<unsigned>(exec->request.argv.size()));
+    for (unsigned i = 0; i < argv.size(); ++i) argv.set(i, exec->request.argv[i]);
+    in.setSeconds(exec->request.seconds);
+    in.setOutputBytes(static_cast<uint32_t>(exec->request.output_limit));
   } else if (const auto* kill = std::get_if<KillQuery>(&query)) {
     out.setKill(kill->sandbox);
   } else {
@@ -244,8 +244,8 @@ Result<FleetQuery> read_query(wire::FleetQuery::Reader in) {
     }
     case wire::FleetQuery::FIGURES:
       return FleetQuery(FiguresQuery{});
-    case wire::FleetQuery::LOOK:
-      return FleetQuery(TRY(read(in.getLook())));
+    case wire::FleetQuery::EXEC:
+      return FleetQuery(TRY(read(in.getExec())));
     case wire::FleetQuery::KILL:
       return FleetQuery(KillQuery{TRY(sandbox(in.getKill()))});
   }
@@ -264,11 +264,11 @@ void write_answer(const FleetAnswer& answer, wire::FleetAnswer::Builder out) {
     for (unsigned i = 0; i < list.size(); ++i) write(events->events[i], list[i]);
     in.setSeen(events->seen);
     in.setLost(events->lost);
-  } else if (const auto* looked = std::get_if<LookOutcome>(&answer)) {
+  } else if (const auto* looked = std::get_if<ExecOutcome>(&answer)) {
     const auto bytes = [](const std::string& text) {
       return capnp::Data::Reader(reinterpret_cast<const kj::byte*>(text.data()), text.size());
     };
-    auto in = out.initLooked();
+    auto in = out.initExecAnswer();
     in.setExitCode(looked->exit_code);
     in.setTimedOut(looked->timed_out);
     in.setTruncated(looked->truncated);
@@ -303,13 +303,13 @@ Result<FleetAnswer> read_answer(wire::FleetAnswer::Reader in) {
     }
     case wire::FleetAnswer::FIGURES:
       return FleetAnswer(TRY(read(in.getFigures())));
-    case wire::FleetAnswer::LOOKED: {
-      const auto looked = in.getLooked();
+    case wire::FleetAnswer::EXEC_ANSWER: {
+      const auto looked = in.getExecAnswer();
       // The line that marks a cut comes on top.
-      constexpr size_t kMost = kMostLookOutput + 1024;
+      constexpr size_t kMost = kMostExecOutput + 1024;
       if (looked.getOutput().size() > kMost || looked.getErrors().size() > kMost)
         return fail(wrong("output", "is longer than was asked for"));
-      LookOutcome outcome;
+      ExecOutcome outcome;
       outcome.exit_code = looked.getExitCode();
       outcome.timed_out = looked.getTimedOut();
       outcome.truncated = looked.getTruncated();

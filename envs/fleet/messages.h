@@ -15,10 +15,10 @@
 namespace tandem::envs {
 
 inline constexpr uint32_t kMostRows = 512, kMostPageEvents = 512;  // of one answer
-inline constexpr double kLongestLook = 120;                        // seconds
-inline constexpr uint32_t kMostLookOutput = 1 << 20;               // bytes, of output and of errors
-inline constexpr uint32_t kMostLookWords = 256;
-inline constexpr size_t kMostLookBytes = 64 << 10;  // of all words
+inline constexpr double kLongestExec = 120;                        // seconds
+inline constexpr uint32_t kMostExecOutput = 1 << 20;               // bytes, of output and of errors
+inline constexpr uint32_t kMostExecWords = 256;
+inline constexpr size_t kMostExecBytes = 64 << 10;  // of all words
 
 struct RowsQuery {
   uint64_t after = 0;
@@ -31,14 +31,14 @@ struct EventsQuery {
   bool last = false;  // the last `most`, whatever `after` says
 };
 struct FiguresQuery {};
-struct LookQuery {
+struct ExecQuery {
   std::string sandbox;
-  LookRequest request;
+  ExecRequest request;
 };
 struct KillQuery {
   std::string sandbox;
 };
-using FleetQuery = std::variant<RowsQuery, EventsQuery, FiguresQuery, LookQuery, KillQuery>;
+using FleetQuery = std::variant<RowsQuery, EventsQuery, FiguresQuery, ExecQuery, KillQuery>;
 
 void write_query(const FleetQuery& query, wire::FleetQuery::Builder out);
 Result<FleetQuery> read_query(wire::FleetQuery::Reader in);
@@ -57,7 +57,7 @@ struct ServerFigures {
 struct Killed {
   SandboxRow before;
 };
-using FleetAnswer = std::variant<RowsPage, Fleet::Events, ServerFigures, LookOutcome, Killed>;
+using FleetAnswer = std::variant<RowsPage, Fleet::Events, ServerFigures, ExecOutcome, Killed>;
 
 void write_answer(const FleetAnswer& answer, wire::FleetAnswer::Builder out);
 Result<FleetAnswer> read_answer(wire::FleetAnswer::Reader in);

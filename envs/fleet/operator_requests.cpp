@@ -50,13 +50,13 @@ void OperatorRequests::ask(Result<FleetQuery> query, const std::function<LoopFig
         },
         std::move(answer), false);
   }
-  if (const auto* look = std::get_if<LookQuery>(&*query)) {
-    if (looks_ >= kMostLooks)
+  if (const auto* exec = std::get_if<ExecQuery>(&*query)) {
+    if (execs_ >= kMostExecs)
       return answer(fail(Status::exhausted(fmt::format(
-          "{} programs of operators are running in sandboxes of this server; try again when one is done", looks_))));
+          "{} programs of operators are running in sandboxes of this server; try again when one is done", execs_))));
     return later(
-        [this, look = *look, token = stop_.get_token()]() -> Result<FleetAnswer> {
-          return FleetAnswer(TRY(fleet_.look(look.sandbox, look.request, token)));
+        [this, exec = *exec, token = stop_.get_token()]() -> Result<FleetAnswer> {
+          return FleetAnswer(TRY(fleet_.exec(exec.sandbox, exec.request, token)));
         },
         std::move(answer), true);
   }
@@ -74,15 +74,15 @@ void OperatorRequests::ask(Result<FleetQuery> query, const std::function<LoopFig
       std::move(answer), false);
 }
 
-void OperatorRequests::later(std::function<Result<FleetAnswer>()> work, Answer answer, bool is_look) {
-  const bool taken = queue_.submit([this, work = std::move(work), answer, is_look]() -> WorkQueue::Completion {
-    return [this, answer, is_look, outcome = work()] {
-      looks_ -= is_look ? 1 : 0;
+void OperatorRequests::later(std::function<Result<FleetAnswer>()> work, Answer answer, bool is_exec) {
+  const bool taken = queue_.submit([this, work = std::move(work), answer, is_exec]() -> WorkQueue::Completion {
+    return [this, answer, is_exec, outcome = work()] {
+      execs_ -= is_exec ? 1 : 0;
       answer(outcome);
     };
   });
   if (taken) {
-    looks_ += is_look ? 1 : 0;
+    execs_ += is_exec ? 1 : 0;
     return;
   }
   answer(fail(Status::exhausted("too many questions of operators are waiting")));

@@ -52,15 +52,15 @@ class OperatorRequests {
   void run_completions() { queue_.run_completions(); }
 
  private:
-  static constexpr int kThreads = 3, kMostLooks = kThreads - 1;
+  static constexpr int kThreads = 3, kMostExecs = kThreads - 1;
   static constexpr size_t kMostWaiting = 32;
 
-  void later(std::function<Result<FleetAnswer>()> work, Answer answer, bool is_look);
+  void later(std::function<Result<FleetAnswer>()> work, Answer answer, bool is_exec);
 
   WatchedBackend& fleet_;
   const Clock& clock_;
   QuestionBudget budget_;
-  int looks_ = 0;
+  int execs_ = 0;
   std::stop_source stop_;
   WorkQueue queue_;  // its threads use what stands above
 };

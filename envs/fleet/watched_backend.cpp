@@ -205,7 +205,7 @@ FleetFigures WatchedBackend::figures() const {
   return state_->fleet.figures(state_->clock.now());
 }
 
-Result<LookOutcome> WatchedBackend::look(std::string_view id, const LookRequest& request, const std::stop_token& stop) {
+Result<ExecOutcome> WatchedBackend::exec(std::string_view id, const ExecRequest& request, const std::stop_token& stop) {
   SandboxRow row;
   std::shared_ptr<Sandbox> sandbox;
   {
@@ -218,11 +218,11 @@ Result<LookOutcome> WatchedBackend::look(std::string_view id, const LookRequest&
   if (!sandbox || row.state == SandboxState::kDraining || sandbox->has_ended())
     return fail(Status::not_found(fmt::format("sandbox {} has ended", id)));
   const Time began = state_->clock.now();
-  auto outcome = look_into(*sandbox, request, stop);
+  auto outcome = exec_in(*sandbox, request, stop);
   sandbox.reset();
   std::lock_guard lock(state_->mutex);
   const Moment at = state_->moment();
-  state_->fleet.looked(row.number, request.argv.at(0), at.now - began, outcome ? outcome->exit_code : -1, at);
+  state_->fleet.executed(row.number, request.argv.at(0), at.now - began, outcome ? outcome->exit_code : -1, at);
   return outcome;
 }
 

@@ -3,7 +3,7 @@
 // It stands between a pool and the backend that makes sandboxes, so that those kept ready are seen, too.
 //
 // Ownership: the backend below and the clock must outlive it, and it the sandboxes that come from it. Thread safety:
-// all of it may be called from several threads. Nothing here waits but create() and look().
+// all of it may be called from several threads. Nothing here waits but create() and exec().
 #pragma once
 
 #include <memory>
@@ -31,8 +31,8 @@ class WatchedBackend final : public SandboxBackend {
   Result<Fleet::Events> last_events(size_t last, std::string_view sandbox) const;
   FleetFigures figures() const;
 
-  // Runs a program beside what the sandbox is for; see Inspector::look. kNotFound for a name that none has.
-  Result<LookOutcome> look(std::string_view id, const LookRequest& request, const std::stop_token& stop);
+  // Runs a program beside what the sandbox is for; see Inspector::exec. kNotFound for a name that none has.
+  Result<ExecOutcome> exec(std::string_view id, const ExecRequest& request, const std::stop_token& stop);
   // Ends a sandbox at once: calls in it fail as those of a lost one do. As it was just before.
   Result<SandboxRow> kill(std::string_view id);
   // Notes that the sandboxes of a lease are about to end, with the reason.

@@ -98,9 +98,9 @@ class CachingSandbox final : public ForwardingSandbox, private Snapshots, privat
     return inner_->tool_servers()->start_servers(servers);
   }
   std::vector<ForeignTool> foreign_tools() const override { return inner_->tool_servers()->foreign_tools(); }
-  Result<LookOutcome> look(const LookRequest& request, const std::stop_token& stop) override {
+  Result<ExecOutcome> exec(const ExecRequest& request, const std::stop_token& stop) override {
     begin_change();
-    return inner_->inspector()->look(request, stop);
+    return inner_->inspector()->exec(request, stop);
   }
   SandboxUsage usage() const override { return inner_->inspector()->usage(); }
 

@@ -58,10 +58,10 @@ Result<FolderDifference> folder_difference(Sandbox& sandbox, std::string_view be
   return view->folder_difference(begin, meanwhile);
 }
 
-Result<LookOutcome> look_into(Sandbox& sandbox, const LookRequest& request, const std::stop_token& stop) {
+Result<ExecOutcome> exec_in(Sandbox& sandbox, const ExecRequest& request, const std::stop_token& stop) {
   auto* const inspector = sandbox.inspector();
   if (!inspector) return fail(Status::unfit("this kind of sandbox cannot be looked into"));
-  return inspector->look(request, stop);
+  return inspector->exec(request, stop);
 }
 
 SandboxUsage usage_of(Sandbox& sandbox) {

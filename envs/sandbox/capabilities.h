@@ -110,12 +110,12 @@ class FolderView {
 Result<FolderDifference> folder_difference(Sandbox& sandbox, std::string_view begin, std::string_view meanwhile);
 
 // A program that an operator runs in a sandbox (`tandem envs exec`).
-struct LookRequest {
+struct ExecRequest {
   std::vector<std::string> argv;
   double seconds = 10;                      // then it is ended
   size_t output_limit = size_t{256} << 10;  // bytes of its output, and of its errors, that are kept
 };
-struct LookOutcome {
+struct ExecOutcome {
   int exit_code = 0;  // 124 after the time limit, 127 where there is no such program, 128 + N after signal N
   bool timed_out = false, truncated = false;
   std::string output, errors;  // as they came, whatever the bytes are
@@ -134,14 +134,14 @@ class Inspector {
   // Runs a program in the shell's current folder and with its variables; only files that it writes persist, and
   // processes that it leaves are ended. kCancelled after `stop`; kUnavailable also where it was ended before its time
   // limit, for example when files are collected.
-  virtual Result<LookOutcome> look(const LookRequest& request, const std::stop_token& stop) = 0;
+  virtual Result<ExecOutcome> exec(const ExecRequest& request, const std::stop_token& stop) = 0;
   virtual SandboxUsage usage() const = 0;
 
  protected:
   ~Inspector() = default;
 };
 // kUnfit where the sandbox has no inspector.
-Result<LookOutcome> look_into(Sandbox& sandbox, const LookRequest& request, const std::stop_token& stop);
+Result<ExecOutcome> exec_in(Sandbox& sandbox, const ExecRequest& request, const std::stop_token& stop);
 // Zeros without an inspector.
 SandboxUsage usage_of(Sandbox& sandbox);
 

@@ -163,16 +163,16 @@ CgroupPool::Group* CgroupPool::take(const SandboxSpec& spec, Time now) {
 
 std::optional<Time> CgroupPool::tidy(Time now) {
   if (groups_.empty() && leaving_.empty()) return std::nullopt;
-  if (now < next_look_) return next_look_;
+  if (now < next_exec_) return next_exec_;
   const size_t keep = std::max(kLeastGroups, use_.most(now));
   for (size_t i = groups_.size(); i-- > keep;) {
     if (!is_idle(groups_[i])) continue;
     let_go(i);
   }
   remove_leaving();
-  next_look_ = now + std::chrono::milliseconds(leaving_.empty() ? 1000 : 100);
+  next_exec_ = now + std::chrono::milliseconds(leaving_.empty() ? 1000 : 100);
   if (leaving_.empty() && groups_.size() <= kLeastGroups) return std::nullopt;
-  return next_look_;
+  return next_exec_;
 }
 
 void CgroupPool::remove_leaving() {

@@ -66,7 +66,7 @@ class CgroupPool {
   std::vector<Group> groups_;         // the first that is free is taken, so that those at the end fall idle
   std::vector<std::string> leaving_;  // folders to remove as soon as they are empty
   RecentUse use_;                     // how many groups from the first on
-  Time next_look_{};
+  Time next_exec_{};
   int made_ = 0;
 };
 

@@ -188,7 +188,7 @@ class Server {
   // Who looks in does not keep files from being collected in peace.
   bool only_looks() const {
     return std::all_of(workers_.begin(), workers_.end(),
-                       [](const Worker& worker) { return worker.kind == RequestKind::kLook; });
+                       [](const Worker& worker) { return worker.kind == RequestKind::kExec; });
   }
 
   // Whether there is no other process: each is a descendant of this one, and who loses its parent becomes its child.
@@ -274,7 +274,7 @@ class Server {
   }
 
   void refuse(uint64_t id, RequestKind kind, const char* why) {
-    const bool reads_outcome = kind != RequestKind::kLook;
+    const bool reads_outcome = kind != RequestKind::kExec;
     send(id, reads_outcome ? dump_json(to_json(ToolOutcome::refused(why))) : "");
   }
 

@@ -27,7 +27,7 @@ namespace {
 
 constexpr int kCannotStart = 127;
 // Without pidfds it is asked so often who is still there.
-constexpr int kLookMilliseconds = 200;
+constexpr int kExecMilliseconds = 200;
 
 int open_process(pid_t process) { return static_cast<int>(syscall(SYS_pidfd_open, process, 0)); }
 
@@ -100,7 +100,7 @@ void let_go_of_streams() {
     std::array<pollfd, 3> waits = {pollfd{ends, POLLIN, 0}, pollfd{outer_end, POLLIN, 0},
                                    pollfd{server_end, POLLIN, 0}};
     const bool is_told = ends >= 0 && outer_end >= 0 && server_end >= 0;
-    poll(waits.data(), waits.size(), is_told ? -1 : kLookMilliseconds);
+    poll(waits.data(), waits.size(), is_told ? -1 : kExecMilliseconds);
     std::array<signalfd_siginfo, 16> said;
     while (ends >= 0 && read(ends, said.data(), sizeof said) > 0) {
     }

@@ -18,7 +18,7 @@ bool asks_for_repeatable_lints(const Json& arguments);
 // Whether the report is of such linters alone, all of which came to their end.
 bool is_repeatable_report(std::string_view report);
 
-// The linters of this machine: which there are, and when they were installed. Looked at anew in each call.
+// The linters of this machine: which there are, and when they were installed. ExecAnswer at anew in each call.
 std::string installed_linters();
 
 }  // namespace tandem::envs

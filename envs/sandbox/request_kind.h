@@ -32,7 +32,7 @@ enum class RequestKind : unsigned {
   kFingerprint,    // -> a number that is another one where the workspace is (envs/tools/paths.h)
   kStartServer,    // a name, a command; its standard input and output come right behind the frame, as one descriptor
                    // -> kWorked, or why not. It stays in the background
-  kLook,           // a program and its limits (look.h) -> what came of it; ended when the files are collected
+  kExec,           // a program and its limits (exec.h) -> what came of it; ended when the files are collected
   kFreeze,         // -> kWorked; what runs then stops
   kThaw,           // -> kWorked; it goes on
   kCancel,         // of the request that has this id: what it started is ended, and soon it too. No reply of its own

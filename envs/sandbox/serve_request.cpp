@@ -11,10 +11,10 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "envs/sandbox/exec.h"
 #include "envs/sandbox/file_tree.h"
 #include "envs/sandbox/folder_list.h"
 #include "envs/sandbox/log_guard.h"
-#include "envs/sandbox/look.h"
 #include "envs/sandbox/root_contents.h"
 #include "envs/sandbox/sandbox.h"
 #include "envs/tools/functions.h"
@@ -258,8 +258,8 @@ std::string serve_request(RequestKind kind, FieldReader& fields, const Session& 
       return reply;
     case RequestKind::kStartServer:
       return serve_start(fields, descriptor, environment);
-    case RequestKind::kLook: {
-      auto looked = serve_look(fields, kRoot, session, environment);
+    case RequestKind::kExec: {
+      auto looked = serve_exec(fields, kRoot, session, environment);
       end_descendants();
       return looked;
     }

@@ -14,10 +14,10 @@
 #include "base/text.h"
 #include "envs/mcp/schema_check.h"
 #include "envs/sandbox/descriptors.h"
+#include "envs/sandbox/exec.h"
 #include "envs/sandbox/fields.h"
 #include "envs/sandbox/frames.h"
 #include "envs/sandbox/layer_holder.h"
-#include "envs/sandbox/look.h"
 #include "envs/sandbox/process_handle.h"
 #include "envs/sandbox/usage.h"
 #include "envs/tools/output.h"
@@ -28,7 +28,7 @@ namespace {
 constexpr double kGrace = 15;  // seconds beyond the time limit of a call after which a sandbox counts as lost
 constexpr double kCollectTime = 20;
 constexpr double kFilesPerSecond = 5000;                    // of a base, looked at on a cold disk
-constexpr size_t kLargestLook = 128 << 10;                  // which the socket takes without anybody reading
+constexpr size_t kLargestExec = 128 << 10;                  // which the socket takes without anybody reading
 constexpr size_t kMostRefusals = 4, kLongestRefusal = 400;  // of a call: lines, bytes of one
 constexpr double kServerTime = 30;                          // in which a server of tools must have begun
 
@@ -277,8 +277,8 @@ Status ServedSandbox::start_servers(std::span<const McpServerSpec> servers) {
       servers_.push_back(std::move(*begun));
       continue;
     }
-    const LookRequest tail{.argv = {"tail", "-c", "1000", server_log(server.name)}};
-    const auto wrote = look(tail, {});
+    const ExecRequest tail{.argv = {"tail", "-c", "1000", server_log(server.name)}};
+    const auto wrote = exec(tail, {});
     const auto words = wrote ? make_printable(wrote->output) : "";
     return Status(begun.error().code(), begun.error().message() + (trim(words).empty() ? "" : "; it wrote:\n" + words));
   }
@@ -299,11 +299,11 @@ void ServedSandbox::set_call_limits(const SandboxSpec& spec) {
 
 bool ServedSandbox::has_ended() const { return envs::has_ended(requests_.spawned().process); }
 
-Result<LookOutcome> ServedSandbox::look(const LookRequest& wanted, const std::stop_token& stop) {
-  if (stop.stop_requested()) return fail(Status::cancelled("the look was cancelled"));
+Result<ExecOutcome> ServedSandbox::exec(const ExecRequest& wanted, const std::stop_token& stop) {
+  if (stop.stop_requested()) return fail(Status::cancelled("the exec was cancelled"));
   const auto fields = encode(wanted);
-  if (fields.size() > kLargestLook) return fail(Status::invalid("the command is too long"));
-  return decode_looked(TRY(requests_.request(RequestKind::kLook, fields, wanted.seconds + kGrace, stop)));
+  if (fields.size() > kLargestExec) return fail(Status::invalid("the command is too long"));
+  return decode_exec_answer(TRY(requests_.request(RequestKind::kExec, fields, wanted.seconds + kGrace, stop)));
 }
 
 Result<std::unique_ptr<McpClient>> ServedSandbox::start_server(const McpServerSpec& server) {

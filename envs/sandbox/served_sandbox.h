@@ -65,7 +65,7 @@ class ServedSandbox : public Sandbox,
   std::vector<ForeignTool> foreign_tools() const override;
   Result<SourceChanges> source_changes(std::span<const KnownSource> known) override;
   Result<std::vector<std::string>> source_lines(std::span<const SourceLines> wanted) override;
-  Result<LookOutcome> look(const LookRequest& wanted, const std::stop_token& stop) override;
+  Result<ExecOutcome> exec(const ExecRequest& wanted, const std::stop_token& stop) override;
   SandboxUsage usage() const override;
   Result<FolderDifference> folder_difference(std::string_view begin, std::string_view meanwhile) override;
 

@@ -346,7 +346,7 @@ TEST_F(EnvsOfServer, many_operators_that_do_not_listen_hold_no_episode_up) {
     }));
     for (int question = 0; question < 1000; ++question) {
       wire::Outgoing message(2);
-      auto look = message.body().initFleetQuery().initLook();
+      auto look = message.body().initFleetQuery().initExec();
       look.setSandbox("zzzz-1");
       look.initArgv(1).set(0, "sleep");
       look.setSeconds(100);

@@ -87,7 +87,7 @@ TEST_F(Caching, whatever_else_happens_ends_it) {
   ask(*command, "run_terminal_cmd", {{"command", "echo other > a.txt"}});
   EXPECT_THAT(read(*command), HasSubstr("1|other"));
   const auto looked = fresh();
-  ASSERT_TRUE(look_into(*looked, {.argv = {"bash", "-c", "echo looked > a.txt"}}, {}));
+  ASSERT_TRUE(exec_in(*looked, {.argv = {"bash", "-c", "echo looked > a.txt"}}, {}));
   EXPECT_THAT(read(*looked), HasSubstr("1|looked"));
   const auto restored = fresh();
   ASSERT_TRUE(restore(*restored, *snapshot_of(*command)));

@@ -162,7 +162,7 @@ TEST_F(ContainerTest, snapshots_and_looks_work_as_elsewhere) {
   make();
   ASSERT_TRUE(restore(*sandbox_, *snapshot));
   EXPECT_EQ(shell("cat kept; echo $B"), "kept\n2\n");
-  const auto looked = look_into(*sandbox_, {.argv = {"cat", "kept"}}, {});
+  const auto looked = exec_in(*sandbox_, {.argv = {"cat", "kept"}}, {});
   ASSERT_TRUE(looked.has_value()) << looked.error().to_string();
   EXPECT_EQ(looked->output, "kept\n");
   EXPECT_GT(usage_of(*sandbox_).processes, 0u);

@@ -29,7 +29,7 @@ std::string refusal(const std::function<void(wire::FleetQuery::Builder)>& write)
   return query ? "taken" : query.error().message();
 }
 
-LookQuery a_look() { return {.sandbox = "h2kq-17", .request = {.argv = {"ls", "-l"}}}; }
+ExecQuery a_look() { return {.sandbox = "h2kq-17", .request = {.argv = {"ls", "-l"}}}; }
 
 TEST(FleetMessages, questions_arrive_as_they_were_asked) {
   const auto rows = sent(RowsQuery{.after = 9, .most = 3});
@@ -45,7 +45,7 @@ TEST(FleetMessages, questions_arrive_as_they_were_asked) {
   asked.request.output_limit = 4096;
   const auto look = sent(FleetQuery(asked));
   ASSERT_TRUE(look);
-  const auto& request = std::get<LookQuery>(*look).request;
+  const auto& request = std::get<ExecQuery>(*look).request;
   EXPECT_EQ(request.argv, asked.request.argv);
   EXPECT_EQ(request.seconds, 2.5);
   EXPECT_EQ(request.output_limit, 4096u);
@@ -55,10 +55,10 @@ TEST(FleetMessages, questions_arrive_as_they_were_asked) {
 
 TEST(FleetMessages, a_question_beyond_its_limits_is_refused_by_name) {
   using Query = wire::FleetQuery::Builder;
-  const auto look = [](const std::function<void(wire::LookQuery::Builder)>& change) {
+  const auto look = [](const std::function<void(wire::ExecQuery::Builder)>& change) {
     return refusal([&](Query query) {
       write_query(a_look(), query);
-      change(query.getLook());
+      change(query.getExec());
     });
   };
   EXPECT_EQ(look([](auto) {}), "taken");
@@ -67,12 +67,12 @@ TEST(FleetMessages, a_question_beyond_its_limits_is_refused_by_name) {
   EXPECT_THAT(look([](auto in) { in.setSandbox(""); }), testing::HasSubstr("sandbox"));
   EXPECT_THAT(look([](auto in) { in.initArgv(0); }), testing::HasSubstr("argv"));
   EXPECT_THAT(look([](auto in) { in.initArgv(1); }), testing::HasSubstr("argv names no program"));
-  EXPECT_THAT(look([](auto in) { in.initArgv(kMostLookWords + 1); }), testing::HasSubstr("argv"));
-  EXPECT_THAT(look([](auto in) { in.initArgv(1).set(0, std::string(kMostLookBytes + 1, 'x')); }),
+  EXPECT_THAT(look([](auto in) { in.initArgv(kMostExecWords + 1); }), testing::HasSubstr("argv"));
+  EXPECT_THAT(look([](auto in) { in.initArgv(1).set(0, std::string(kMostExecBytes + 1, 'x')); }),
               testing::HasSubstr("argv"));
   EXPECT_THAT(look([](auto in) {
                 auto argv = in.initArgv(3);
-                for (unsigned i = 0; i < 3; ++i) argv.set(i, std::string(kMostLookBytes / 2, 'x'));
+                for (unsigned i = 0; i < 3; ++i) argv.set(i, std::string(kMostExecBytes / 2, 'x'));
               }),
               testing::HasSubstr("argv"));
   EXPECT_THAT(look([](auto in) { in.initArgv(1).set(0, capnp::Text::Reader("a\0b", 3)); }),
@@ -80,7 +80,7 @@ TEST(FleetMessages, a_question_beyond_its_limits_is_refused_by_name) {
   for (const double seconds : {0.0, -1.0, 1e9, std::numeric_limits<double>::quiet_NaN()})
     EXPECT_THAT(look([&](auto in) { in.setSeconds(seconds); }), testing::HasSubstr("seconds"));
   EXPECT_THAT(look([](auto in) { in.setOutputBytes(0); }), testing::HasSubstr("outputBytes"));
-  EXPECT_THAT(look([](auto in) { in.setOutputBytes(kMostLookOutput + 1); }), testing::HasSubstr("outputBytes"));
+  EXPECT_THAT(look([](auto in) { in.setOutputBytes(kMostExecOutput + 1); }), testing::HasSubstr("outputBytes"));
 
   EXPECT_THAT(refusal([](Query query) { query.initRows(); }), testing::HasSubstr("most"));
   EXPECT_THAT(refusal([](Query query) { query.initRows().setMost(kMostRows + 1); }), testing::HasSubstr("most"));
@@ -144,12 +144,12 @@ TEST(FleetMessages, answers_arrive_as_they_were_given) {
   EXPECT_EQ(std::get<ServerFigures>(*read).pressure->io, 0.25);
   EXPECT_FALSE(std::get<ServerFigures>(*sent(FleetAnswer(ServerFigures{}))).pressure);
 
-  const LookOutcome outcome{.exit_code = 3, .truncated = true, .output = std::string("a\0b", 3), .errors = "e"};
+  const ExecOutcome outcome{.exit_code = 3, .truncated = true, .output = std::string("a\0b", 3), .errors = "e"};
   const auto looked = sent(FleetAnswer(outcome));
   ASSERT_TRUE(looked) << looked.error().message();
-  EXPECT_EQ(std::get<LookOutcome>(*looked).output, outcome.output);
-  EXPECT_EQ(std::get<LookOutcome>(*looked).exit_code, 3);
-  EXPECT_TRUE(std::get<LookOutcome>(*looked).truncated);
+  EXPECT_EQ(std::get<ExecOutcome>(*looked).output, outcome.output);
+  EXPECT_EQ(std::get<ExecOutcome>(*looked).exit_code, 3);
+  EXPECT_TRUE(std::get<ExecOutcome>(*looked).truncated);
 }
 
 TEST(FleetMessages, an_answer_that_cannot_be_is_refused) {
@@ -165,7 +165,7 @@ TEST(FleetMessages, an_answer_that_cannot_be_is_refused) {
   EXPECT_THAT(refused([](auto out) { out.initEvents().initEvents(1)[0].setKind("?"); }), testing::HasSubstr("kind"));
   EXPECT_THAT(refused([](auto out) { out.initFigures().initEnded(1)[0].setName("?"); }), testing::HasSubstr("ended"));
   EXPECT_THAT(refused([](auto out) { out.initFigures().setSpawnP50Ms(-1); }), testing::HasSubstr("spawnP50Ms"));
-  EXPECT_THAT(refused([](auto out) { out.initLooked().initOutput(kMostLookOutput * 2); }),
+  EXPECT_THAT(refused([](auto out) { out.initExecAnswer().initOutput(kMostExecOutput * 2); }),
               testing::HasSubstr("output"));
 }
 

@@ -129,7 +129,7 @@ TEST(Fleet, the_last_events_are_kept_and_the_loss_of_others_is_said) {
   const auto one = fleet.made({}, 2ms, at(0)), other = fleet.made({}, 2ms, at(0));
   const auto rows = fleet.rows(0, 2, at(0).now);
   for (size_t i = 0; i < Fleet::kMostEvents; ++i)
-    fleet.looked(i % 2 == 0 ? one : other, std::to_string(i), 1ms, 0, at(1));
+    fleet.executed(i % 2 == 0 ? one : other, std::to_string(i), 1ms, 0, at(1));
   const auto all = fleet.events(0, "", 1'000'000);
   EXPECT_EQ(all.events.size(), Fleet::kMostEvents);
   EXPECT_EQ(all.lost, 2u);
@@ -154,7 +154,7 @@ TEST(Fleet, words_of_others_are_bounded_and_printable) {
   auto who = holder(1);
   who.task = "a\x1b[31mb\n" + std::string(5000, 'x');
   const auto number = fleet.made(spec_of(who), 2ms, at(0));
-  fleet.looked(number, std::string(5000, 'y') + "\n\x01", 1ms, 0, at(1));
+  fleet.executed(number, std::string(5000, 'y') + "\n\x01", 1ms, 0, at(1));
   for (const auto& event : fleet.events(0, "", 10).events) {
     EXPECT_LE(event.what.size(), Fleet::kLongestWords + 8);
     EXPECT_LE(event.holder.task.size(), Fleet::kLongestWords + 8);
@@ -212,7 +212,7 @@ TEST(Fleet, whatever_comes_the_books_are_kept) {
         fleet.lease_ending(100 + some, EndReason::kIdle);
         break;
       default:
-        fleet.looked(some, "ls", 1ms, 0, at(now));
+        fleet.executed(some, "ls", 1ms, 0, at(now));
     }
     const auto figures = fleet.figures(at(now).now);
     ASSERT_EQ(fleet.size(), made - ended);

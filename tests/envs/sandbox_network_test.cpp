@@ -182,7 +182,7 @@ TEST_P(SandboxNetwork, the_proxy_is_all_that_the_environment_tells) {
   EXPECT_EQ(shell("env | grep -i proxy | sort"),
             "HTTPS_PROXY=http://127.0.0.1:3128\nHTTP_PROXY=http://127.0.0.1:3128\nNO_PROXY=localhost,127.0.0.1,::1\n"
             "http_proxy=http://127.0.0.1:3128\nhttps_proxy=http://127.0.0.1:3128\nno_proxy=localhost,127.0.0.1,::1\n");
-  const auto looked = look_into(*sandbox_, {.argv = {"env"}}, {});
+  const auto looked = exec_in(*sandbox_, {.argv = {"env"}}, {});
   ASSERT_TRUE(looked.has_value());
   EXPECT_THAT(looked->output, HasSubstr("http_proxy=http://127.0.0.1:3128\n"));
 }

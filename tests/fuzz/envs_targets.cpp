@@ -10,11 +10,11 @@
 #include "envs/network/allow_list.h"
 #include "envs/network/proxy_request.h"
 #include "envs/packages/url.h"
+#include "envs/sandbox/exec.h"
 #include "envs/sandbox/fields.h"
 #include "envs/sandbox/file_tree.h"
 #include "envs/sandbox/folder_list.h"
 #include "envs/sandbox/ignore_rules.h"
-#include "envs/sandbox/look.h"
 #include "envs/sandbox/owner.h"
 #include "envs/search/chunks.h"
 #include "envs/search/index_file.h"
@@ -196,8 +196,8 @@ void sandbox_fields(std::string_view bytes) {
     if (fields.text()) (void)fields.session();
   }
   envs::FieldReader fields(bytes);
-  if (const auto request = envs::decode_look(fields)) (void)envs::encode(*request);
-  (void)envs::decode_looked(bytes);
+  if (const auto request = envs::decode_exec(fields)) (void)envs::encode(*request);
+  (void)envs::decode_exec_answer(bytes);
 }
 std::vector<std::string> sandbox_fields_seeds() {
   std::string files, session;
@@ -212,7 +212,7 @@ std::vector<std::string> sandbox_fields_seeds() {
   // A time limit longer than a number of milliseconds can say.
   std::string endless;
   for (const uint64_t number : {uint64_t{1}, uint64_t{0}, ~uint64_t{0}, uint64_t{1}}) envs::put_number(endless, number);
-  return {files, session, envs::encode(envs::LookRequest{.argv = {"ls", "-l"}}), looked, endless};
+  return {files, session, envs::encode(envs::ExecRequest{.argv = {"ls", "-l"}}), looked, endless};
 }
 
 const envs::IndexModel kIndexModel{{1, 2}, 4};

@@ -243,7 +243,7 @@ std::vector<std::string> messages_seeds() {
   add([](auto body) { envs::write_query(envs::KillQuery{"h2kq-1"}, body.initFleetQuery()); }, {});
   add(
       [](auto body) {
-        envs::write_query(envs::LookQuery{.sandbox = "h2kq-1", .request = {.argv = {"ls", "-l"}}},
+        envs::write_query(envs::ExecQuery{.sandbox = "h2kq-1", .request = {.argv = {"ls", "-l"}}},
                           body.initFleetQuery());
       },
       {});
@@ -264,7 +264,7 @@ std::vector<std::string> messages_seeds() {
         envs::write_answer(figures, body.initFleetAnswer());
       },
       {});
-  add([](auto body) { envs::write_answer(envs::LookOutcome{.output = "x"}, body.initFleetAnswer()); }, {});
+  add([](auto body) { envs::write_answer(envs::ExecOutcome{.output = "x"}, body.initFleetAnswer()); }, {});
   const std::vector<hosts::Request> requests = {
       hosts::Open{.version = "1", .weights = "bf16", .run = "r"},
       hosts::Offer{{{.path = "model/a", .bytes = 3}, {.path = "tasks/b", .link = "a"}}},

@@ -1,4 +1,4 @@
-#include "envs/sandbox/look.h"
+#include "envs/sandbox/exec.h"
 
 #include <cstdlib>
 
@@ -9,7 +9,7 @@
 
 namespace tandem::envs {
 
-std::string encode(const LookRequest& request) {
+std::string encode(const ExecRequest& request) {
   std::string fields;
   put_number(fields, request.argv.size());
   for (const auto& word : request.argv) put_text(fields, word);
@@ -18,10 +18,10 @@ std::string encode(const LookRequest& request) {
   return fields;
 }
 
-Result<LookRequest> decode_look(FieldReader& fields) {
-  LookRequest request;
+Result<ExecRequest> decode_exec(FieldReader& fields) {
+  ExecRequest request;
   for (uint64_t left = TRY(fields.number()); left > 0; --left) request.argv.push_back(TRY(fields.text()));
-  if (request.argv.empty()) return fail(Status::corrupt("a look without a program"));
+  if (request.argv.empty()) return fail(Status::corrupt("an exec without a program"));
   request.seconds = TRY(fields.seconds());
   request.output_limit = TRY(fields.number());
   return request;
@@ -29,11 +29,11 @@ Result<LookRequest> decode_look(FieldReader& fields) {
 
 namespace {
 
-LookOutcome run(const LookRequest& request, const std::filesystem::path& root, const Session& session,
+ExecOutcome run(const ExecRequest& request, const std::filesystem::path& root, const Session& session,
                 const std::vector<std::string>& environment) {
   ProcessSpec spec;
   spec.argv = request.argv;
-  LookOutcome outcome;
+  ExecOutcome outcome;
   if (spec.argv[0].find('/') == std::string::npos) {
     spec.argv[0] = find_program(spec.argv[0]);
     if (spec.argv[0].empty()) {
@@ -68,9 +68,9 @@ LookOutcome run(const LookRequest& request, const std::filesystem::path& root, c
 
 }  // namespace
 
-std::string serve_look(FieldReader& fields, const std::filesystem::path& root, const Session& session,
+std::string serve_exec(FieldReader& fields, const std::filesystem::path& root, const Session& session,
                        const std::vector<std::string>& environment) {
-  const auto request = decode_look(fields);
+  const auto request = decode_exec(fields);
   if (!request) return "";
   const auto outcome = run(*request, root, session, environment);
   std::string reply;
@@ -82,12 +82,12 @@ std::string serve_look(FieldReader& fields, const std::filesystem::path& root, c
   return reply;
 }
 
-Result<LookOutcome> decode_looked(std::string_view reply) {
+Result<ExecOutcome> decode_exec_answer(std::string_view reply) {
   if (reply.empty())
     return fail(
         Status::unavailable("the command was ended before it was done: files were collected, or memory ran out"));
   FieldReader fields(reply);
-  LookOutcome outcome;
+  ExecOutcome outcome;
   outcome.exit_code = static_cast<int>(TRY(fields.number()));
   const auto flags = TRY(fields.number());
   outcome.timed_out = (flags & 1) != 0;

@@ -11,15 +11,15 @@
 
 namespace tandem::envs {
 
-std::string encode(const LookRequest& request);
-Result<LookRequest> decode_look(FieldReader& fields);
+std::string encode(const ExecRequest& request);
+Result<ExecRequest> decode_exec(FieldReader& fields);
 
 // In the process that serves it: runs the program where the session's shell is, or in `root`, with its variables, or
-// those of `environment` where the shell has none of its own. The reply for decode_looked.
-std::string serve_look(FieldReader& fields, const std::filesystem::path& root, const Session& session,
+// those of `environment` where the shell has none of its own. The reply for decode_exec_answer.
+std::string serve_exec(FieldReader& fields, const std::filesystem::path& root, const Session& session,
                        const std::vector<std::string>& environment);
 
 // kUnavailable for an empty reply: the program was ended from outside before it was done.
-Result<LookOutcome> decode_looked(std::string_view reply);
+Result<ExecOutcome> decode_exec_answer(std::string_view reply);
 
 }  // namespace tandem::envs
