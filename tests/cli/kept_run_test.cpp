@@ -101,7 +101,13 @@ TEST_F(KeptRun, on_a_device_agrees_with_its_own_sampler) {
 }
 
 TEST_F(KeptRun, is_refused_where_numbers_are_none_or_episodes_have_no_room) {
-  const fs::path model = fs::path(TANDEM_SOURCE_DIR) / "tests" / "golden" / "models" / "qwen3-moe";
+  // Only the config is read before that is seen.
+  const fs::path model = root() / "many-tokens";
+  fs::remove_all(model);
+  fs::copy(fs::path(TANDEM_SOURCE_DIR) / "tests" / "golden" / "models" / "qwen3-moe", model);
+  Json config = json(model / "config.json");
+  config["vocab_size"] = 150'000;
+  ASSERT_TRUE(write_file(model / "config.json", dump_json(config)));
   for (const char* wrong : {"rollout.top_p=0", "rollout.top_p=1.5", "rollout.top_k=-1", "rollout.min_p=1"})
     EXPECT_EQ(run({wrong, "--dry-run"}, root() / "wrong"), 2) << wrong;
   ASSERT_EQ(run({"rollout.top_p=0.9", "--dry-run"}, root() / "dry"), 0) << text(output());
