@@ -111,7 +111,7 @@ TEST_F(KeptRun, is_refused_where_numbers_are_none_or_episodes_have_no_room) {
   for (const char* wrong : {"rollout.top_p=0", "rollout.top_p=1.5", "rollout.top_k=-1", "rollout.min_p=1"})
     EXPECT_EQ(run({wrong, "--dry-run"}, root() / "wrong"), 2) << wrong;
   ASSERT_EQ(run({"rollout.top_p=0.9", "--dry-run"}, root() / "dry"), 0) << text(output());
-  EXPECT_EQ(run({"model.path=" + model.string(), "rollout.top_p=0.9", "rollout.max_tokens=1000000", "--dry-run"},
+  EXPECT_EQ(run({"model.path=" + model.string(), "rollout.top_p=0.9", "rollout.max_tokens=100000", "--dry-run"},
                 root() / "long"),
             2);
   EXPECT_NE(text(output()).find("set rollout.top_k to"), std::string::npos) << text(output());
