@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "base/text.h"
 
@@ -11,8 +12,9 @@ namespace tandem::trainer {
 
 namespace {
 
-constexpr std::array<std::string_view, 6> kPreferenceKeys = {"prompt", "chosen",   "rejected",
-                                                             "tools",  "messages", "chat_template_kwargs"};
+constexpr std::array<std::string_view, 7> kPreferenceKeys = {
+    "prompt", "chosen", "rejected", "tools", "messages", "chat_template_kwargs", "margin"};
+constexpr double kLargestMargin = 1e6;
 
 bool is_assistants(const Json& message) { return message.is_object() && message.value("role", Json()) == "assistant"; }
 
@@ -29,6 +31,15 @@ Result<Json> prompt_of(const Json& json) {
   if (prompt.is_array() && !prompt.empty()) return prompt;
   return fail(Status::invalid("has no prompt: neither a text nor a list of messages")
                   .hint("or let chosen and rejected be whole conversations, from the first message on"));
+}
+
+Result<std::optional<double>> margin_of(const Json& json) {
+  const Json margin = json.value("margin", Json());
+  if (margin.is_null()) return std::optional<double>();
+  if (margin.is_number() && std::abs(margin.get<double>()) <= kLargestMargin)
+    return std::optional(margin.get<double>());
+  return fail(
+      Status::invalid(fmt::format("margin is {}, not a number within {:.0f}", dump_json(margin), kLargestMargin)));
 }
 
 // The prompt and one answer, of which the messages from `begin` on are learned from.
@@ -87,7 +98,7 @@ Result<Preference> read_preference(const Json& json) {
     if (begin == 0) return fail(Status::invalid("chosen and rejected have no message in common: there is no prompt"));
   }
   return Preference{TRY(chat_of(json, std::move(chosen), begin, "chosen")),
-                    TRY(chat_of(json, std::move(rejected), begin, "rejected"))};
+                    TRY(chat_of(json, std::move(rejected), begin, "rejected")), TRY(margin_of(json))};
 }
 
 }  // namespace tandem::trainer
