@@ -181,7 +181,7 @@ void SampleReader::keep(const std::string& place, std::vector<Sample> samples, c
     if (!sample.trained.empty()) sample.trained[0] = 0;
     for (const uint32_t begin : sample.later_segments) sample.trained[begin] = 0;
     tokens_ += static_cast<int64_t>(sample.tokens.size());
-    without_end = without_end || !renderer_.ends_its_turn(sample);
+    without_end = without_end || (!settings_.rewards && !renderer_.ends_its_turn(sample));
   }
   if (tokens_ > kMostTokens) return;  // told at the end
   set_.without_end += without_end;
