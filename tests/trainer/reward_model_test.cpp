@@ -1,6 +1,7 @@
 // A reward model learns from pairs, and says outside of its training what it said within.
 #include "model/reward_model.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +9,7 @@
 #include <fstream>
 
 #include "base/digest.h"
+#include "tests/model/emulated.h"
 #include "trainer/sft/fine_tuning.h"
 #include "trainer/sft/reward_reader.h"
 #include "trainer/sft/sample_set.h"
@@ -169,6 +171,28 @@ TEST(RewardModels, give_long_conversations_the_bits_of_the_trainer) {
   }
   const auto trained = *learner.rewards(samples);
   for (size_t i = 0; i < samples.size(); ++i) EXPECT_EQ(*model.reward(samples[i].tokens), trained[i]);
+}
+
+// A GPU's passes, emulated: states go to the host, and their gradients back.
+TEST(RewardModels, learn_on_a_device_with_the_bits_of_the_host) {
+  const auto answers = answers_of(reward_pairs());
+  const std::vector<double> margins(12, 0);
+  const auto learned_at = [&](const model::Place& place) {
+    FineTuningSettings settings;
+    settings.model = kRewardStart;
+    settings.optimizer = {.learning_rate = {.peak = 1e-3}};
+    settings.place = place;
+    settings.reward = {.loss = {}, .learning_rate = 1e-2, .notes = {}};
+    auto learner = std::move(*make_learner(settings));
+    std::string said;
+    for (int i = 0; i < 3; ++i) {
+      const auto step = learner.learn_rewards(answers, margins, {});
+      said += step ? fmt::format("{} {} ", step->loss, step->grad_norm) : step.error().to_string();
+    }
+    return said + weights_digest(learner);
+  };
+  EXPECT_EQ(learned_at({.device = {.kind = kernels::Device::Kind::kEmulated, .index = 2}}),
+            learned_at({.device = {.kind = kernels::Device::Kind::kCpu, .isa = kernels::Isa::kAvx2}, .threads = 1}));
 }
 
 TEST(RewardModels, are_saved_and_go_on_to_the_same_bits) {
