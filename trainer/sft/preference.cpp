@@ -33,15 +33,6 @@ Result<Json> prompt_of(const Json& json) {
                   .hint("or let chosen and rejected be whole conversations, from the first message on"));
 }
 
-Result<std::optional<double>> margin_of(const Json& json) {
-  const Json margin = json.value("margin", Json());
-  if (margin.is_null()) return std::optional<double>();
-  if (margin.is_number() && std::abs(margin.get<double>()) <= kLargestMargin)
-    return std::optional(margin.get<double>());
-  return fail(
-      Status::invalid(fmt::format("margin is {}, not a number within {:.0f}", dump_json(margin), kLargestMargin)));
-}
-
 // The prompt and one answer, of which the messages from `begin` on are learned from.
 Result<Chat> chat_of(const Json& json, Json messages, size_t begin, const char* name) {
   if (begin >= messages.size()) return fail(Status::invalid(fmt::format("{} has no message behind the prompt", name)));
@@ -98,7 +89,16 @@ Result<Preference> read_preference(const Json& json) {
     if (begin == 0) return fail(Status::invalid("chosen and rejected have no message in common: there is no prompt"));
   }
   return Preference{TRY(chat_of(json, std::move(chosen), begin, "chosen")),
-                    TRY(chat_of(json, std::move(rejected), begin, "rejected")), TRY(margin_of(json))};
+                    TRY(chat_of(json, std::move(rejected), begin, "rejected"))};
+}
+
+Result<std::optional<double>> read_margin(const Json& json) {
+  const Json margin = json.value("margin", Json());
+  if (margin.is_null()) return std::optional<double>();
+  if (margin.is_number() && std::abs(margin.get<double>()) <= kLargestMargin)
+    return std::optional(margin.get<double>());
+  return fail(
+      Status::invalid(fmt::format("margin is {}, not a number within {:.0f}", dump_json(margin), kLargestMargin)));
 }
 
 }  // namespace tandem::trainer

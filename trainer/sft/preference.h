@@ -4,7 +4,7 @@
 // of messages; the answers texts, a message, or lists of messages that follow the prompt. Or both answers are whole
 // conversations, beginning with a message of somebody else than the assistant: what they have in common at their
 // beginning is the prompt, and a prompt beside them is passed over. `tools` and `chat_template_kwargs` as in
-// transcripts. `margin`, a number: by how much the reward of the chosen answer is to be above the other's.
+// transcripts.
 //
 // Pure functions of JSON that nobody vouches for.
 #pragma once
@@ -16,10 +16,12 @@ namespace tandem::trainer {
 // Messages of the prompt are muted in both.
 struct Preference {
   Chat chosen, rejected;
-  std::optional<double> margin;
 };
 
 // kInvalid says what is wrong, with the message where there is one: "chosen messages[1] (tool): ...".
 Result<Preference> read_preference(const Json& json);
+// `margin` of a line: by how much the reward of the chosen answer is to be above the other's; nothing where it says
+// none.
+Result<std::optional<double>> read_margin(const Json& json);
 
 }  // namespace tandem::trainer

@@ -117,7 +117,13 @@ void SampleReader::add_pair(const std::string& place, const Json& json, Purpose 
     return pass_over(place + ": both answers are the same tokens up to the last message of the assistant: no reward " +
                      "can tell them apart");
   }
-  keep(place, std::move(samples), digest_of(dump_json(json)), purpose, pair->margin.value_or(settings_.margin));
+  double margin = settings_.margin;
+  if (settings_.rewards) {
+    const auto own = read_margin(json);
+    if (!own) return pass_over(Status(own.error()).at(place).to_string());
+    margin = own->value_or(margin);
+  }
+  keep(place, std::move(samples), digest_of(dump_json(json)), purpose, margin);
 }
 
 void SampleReader::add_episode(const std::string& place, Episode episode, Purpose purpose) {
