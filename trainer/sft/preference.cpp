@@ -93,7 +93,7 @@ Result<Preference> read_preference(const Json& json) {
 }
 
 Result<std::optional<double>> read_margin(const Json& json) {
-  const Json margin = json.value("margin", Json());
+  const Json margin = json.is_object() ? json.value("margin", Json()) : Json();
   if (margin.is_null()) return std::optional<double>();
   if (margin.is_number() && std::abs(margin.get<double>()) <= kLargestMargin)
     return std::optional(margin.get<double>());
