@@ -36,9 +36,9 @@ constexpr size_t kMostWaitingReads = 4096;  // requests that wait to be read
 constexpr Duration kReadyAnyway = 5s;       // after an upstream has answered, whatever the others do
 constexpr Duration kMostProbe = 5s;
 constexpr std::string_view kEmbeddings = "/v1/embeddings";
-constexpr std::array<std::string_view, 9> kPaths = {
-    "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages",          "/v1/messages/count_tokens",
-    "/v1/embeddings",       "/tokenize",       "/detokenize",   "/inference/v1/generate"};
+constexpr std::array<std::string_view, 10> kPaths = {
+    "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages", "/v1/messages/count_tokens",
+    "/v1/embeddings",       "/v1/rewards",     "/tokenize",     "/detokenize",  "/inference/v1/generate"};
 
 RouterSettings router_settings(const GatewaySettings& settings) {
   RouterSettings router{.queue = settings.queue, .longest_wait = from_seconds(settings.wait_seconds)};

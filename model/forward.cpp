@@ -60,6 +60,7 @@ class Forward::Pass {
                      std::span<const AdaptedRows> adapted, std::vector<uint8_t>* routes) = 0;
   virtual Status head(std::span<const int> rows, const HeadOutputs& outputs, std::span<const kernels::TokenPick> picks,
                       std::span<float> logprobs) = 0;
+  virtual std::vector<float> states(std::span<const int> rows) = 0;
 };
 
 // Each kind of intermediate has one buffer; the residual stream is updated in place.
@@ -85,6 +86,17 @@ class Forward::InferenceOps final : public LayerOps<T>, public Pass {
   Status head(std::span<const int> rows, const HeadOutputs& outputs, std::span<const kernels::TokenPick> picks,
               std::span<float> logprobs) override {
     return this->head_rows(this->gather(states_, rows), rows.size(), outputs, picks, logprobs);
+  }
+  std::vector<float> states(std::span<const int> rows) override {
+    std::vector<float> states(rows.size() * static_cast<size_t>(config_.width));
+    const T* const gathered = this->gather(states_, rows);
+    std::transform(gathered, gathered + states.size(), states.begin(), [](T value) {
+      if constexpr (std::is_same_v<T, float>)
+        return value;
+      else
+        return kernels::to_float(value);
+    });
+    return states;
   }
 
   Result<Tensor> embed() override {
@@ -225,5 +237,7 @@ Status Forward::head(std::span<const int> rows, const HeadOutputs& outputs, std:
                      std::span<float> logprobs) {
   return pass_->head(rows, outputs, picks, logprobs);
 }
+
+std::vector<float> Forward::states(std::span<const int> rows) { return pass_->states(rows); }
 
 }  // namespace tandem::model

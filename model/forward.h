@@ -55,6 +55,8 @@ class Forward {
   // count them from 0.
   Status head(std::span<const int> rows, const HeadOutputs& outputs, std::span<const kernels::TokenPick> picks,
               std::span<float> logprobs);
+  // The states of `rows` of the last pass, which the head reads, one behind the other.
+  std::vector<float> states(std::span<const int> rows);
   int max_positions() const;
 
  private:

@@ -96,12 +96,12 @@ void Control::wake(const wire::HttpReply& reply) {
   for (const auto& lane : models_.lanes()) {
     if (lane->asleep()) asleep.push_back(lane);
   }
-  using Engines = std::vector<std::pair<std::shared_ptr<Lane>, rollout::Engine>>;
+  using Engines = std::vector<std::pair<std::shared_ptr<Lane>, Lane::Awake>>;
   waking_ = queue_.submit([this, asleep, reply]() -> WorkQueue::Completion {
     auto engines = std::make_shared<Engines>();
     Status status;
     for (const auto& lane : asleep) {
-      auto engine = lane->load_engine();
+      auto engine = lane->load_awake();
       if (!engine) {
         status = std::move(engine).error();
         break;

@@ -19,12 +19,13 @@ constexpr int kPrefillBeside = 64;
 }  // namespace
 
 Lane::Lane(LaneSettings settings, TextSide text, model::ModelConfig config, int max_tokens,
-           std::unique_ptr<EngineThread> engine, const Clock& clock)
+           std::shared_ptr<ServedRewards> rewards, std::unique_ptr<EngineThread> engine, const Clock& clock)
     : settings_(std::move(settings)),
       text_(std::move(text)),
       config_(std::move(config)),
       constraints_(text_, config_),
       max_tokens_(max_tokens),
+      rewards_(std::move(rewards)),
       clock_(clock),
       admission_({.slots = settings_.slots, .queue = settings_.queue, .longest_wait = settings_.longest_wait}),
       engine_(std::move(engine)) {}
@@ -40,8 +41,9 @@ Result<std::unique_ptr<Lane>> Lane::load(LaneSettings settings, const Clock& clo
   }
   const int max_tokens = settings.max_tokens > 0 ? settings.max_tokens : std::min(made_for, kMostContext);
   auto engine = TRY(engine_of(settings, weights, max_tokens));
+  auto rewards = TRY(load_rewards(settings.directory, settings.reward_reader, weights, settings.place));
   return std::unique_ptr<Lane>(new Lane(std::move(settings), std::move(text), weights->config(), max_tokens,
-                                        std::make_unique<EngineThread>(std::move(engine)), clock));
+                                        std::move(rewards), std::make_unique<EngineThread>(std::move(engine)), clock));
 }
 
 Result<rollout::Engine> Lane::engine_of(const LaneSettings& settings,

@@ -18,6 +18,7 @@
 #include "serve/engine_thread.h"
 #include "serve/metrics.h"
 #include "serve/outcomes.h"
+#include "serve/rewards.h"
 #include "wire/http_server.h"
 
 namespace tandem::serve {
@@ -31,10 +32,11 @@ struct LaneSettings {
   int queue = 1024;    // answers of a class and of those above it that wait, at most
   std::array<Duration, kPriorities.size()> longest_wait = {};  // of a class, before it is refused; zero: any
   rollout::Speculation speculation = rollout::Speculation::kNgram;
-  fs::path draft_model;      // directory of a smaller one that guesses; empty: none
-  bool salt_by_key = false;  // what was computed of prompts is shared within a key alone
-  bool routes = false;       // of a mixture of experts the engine records which experts tokens go to
-  model::Place place;        // where it computes
+  fs::path draft_model;                 // directory of a smaller one that guesses; empty: none
+  bool salt_by_key = false;             // what was computed of prompts is shared within a key alone
+  bool routes = false;                  // of a mixture of experts the engine records which experts tokens go to
+  model::Place place;                   // where it computes
+  MakeRewardReader reward_reader = {};  // of a model with a head of rewards; null: heads are passed over
 };
 
 // How a pause treats running answers: they end, are suspended, or are cut with an error.
@@ -92,15 +94,21 @@ class Lane {
   // Gives back the memory of weights and pages; answers wait. False where some are being sampled.
   bool sleep();
   bool asleep() const { return asleep_; }
-  // Loads the engine for `wake`; on any thread, while asleep.
-  Result<rollout::Engine> load_engine() const;
-  void wake(rollout::Engine engine);
+  // What sleep gives back: loads it for `wake`; on any thread, while asleep.
+  struct Awake {
+    rollout::Engine engine;
+    std::shared_ptr<ServedRewards> rewards;
+  };
+  Result<Awake> load_awake() const;
+  void wake(Awake awake);
   // Ends all requests with this error.
   void end_all(int http_status, const std::string& message) {
     end_those(http_status, message, [](const Request&) { return true; });
   }
   // The same of some.
   void end_those(int http_status, const std::string& message, const std::function<bool(const Request&)>& which);
+
+  const RewardSeat& rewards() const { return rewards_; }
 
   int wake_fd() const { return engine_->wake_fd(); }
   void take_news();
@@ -146,7 +154,7 @@ class Lane {
   };
 
   Lane(LaneSettings settings, TextSide text, model::ModelConfig config, int max_tokens,
-       std::unique_ptr<EngineThread> engine, const Clock& clock);
+       std::shared_ptr<ServedRewards> rewards, std::unique_ptr<EngineThread> engine, const Clock& clock);
   static Result<rollout::Engine> engine_of(const LaneSettings& settings,
                                            const std::shared_ptr<const model::Weights>& weights, int max_tokens);
   void hold();
@@ -167,6 +175,7 @@ class Lane {
   const model::ModelConfig config_;
   Constraints constraints_;
   const int max_tokens_;
+  RewardSeat rewards_;
   const Clock& clock_;
   Admission admission_;
   ModelMetrics metrics_;

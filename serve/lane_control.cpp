@@ -25,18 +25,21 @@ bool Lane::sleep() {
   asleep_ = true;
   hold();
   engine_->put(nullptr);
+  rewards_.put(nullptr);
   return true;
 }
 
-Result<rollout::Engine> Lane::load_engine() const {
+Result<Lane::Awake> Lane::load_awake() const {
   auto weights =
       std::make_shared<model::Weights>(TRY(model::load_weights(settings_.directory, false, settings_.format)));
   TRY(settings_.place.ready(*weights));
-  return engine_of(settings_, weights, max_tokens_);
+  auto rewards = TRY(load_rewards(settings_.directory, settings_.reward_reader, weights, settings_.place));
+  return Awake{TRY(engine_of(settings_, weights, max_tokens_)), std::move(rewards)};
 }
 
-void Lane::wake(rollout::Engine engine) {
-  engine_->put(std::make_unique<rollout::Engine>(std::move(engine)));
+void Lane::wake(Awake awake) {
+  engine_->put(std::make_unique<rollout::Engine>(std::move(awake.engine)));
+  rewards_.put(std::move(awake.rewards));
   asleep_ = false;
   hold();
 }

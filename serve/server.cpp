@@ -17,6 +17,7 @@
 #include "serve/model_set.h"
 #include "serve/openapi.h"
 #include "serve/promotions.h"
+#include "serve/rewards.h"
 #include "serve/rule_requests.h"
 #include "serve/slow_start.h"
 #include "serve/trace_path.h"
@@ -52,6 +53,7 @@ class Server::Loop {
         models_(settings_.models, settings_.embedding_model),
         queue_(1, kMostWaitingReads),
         lookups_(models_, queue_),
+        rewards_(models_),
         control_(access_, models_, queue_),
         promotions_(settings_.promotions, models_, http_, clock_),
         adapters_(settings_.adapters, models_, http_, clock_),
@@ -76,6 +78,7 @@ class Server::Loop {
 
   Status serve(const std::function<void()>& ready, const std::atomic<bool>& stop, std::atomic<bool>& read_keys) {
     http_.watch(queue_.wake_fd(), [&] { queue_.run_completions(); });
+    http_.watch(rewards_.wake_fd(), [&] { rewards_.run_completions(); });
     load(ready);
     wire::HttpHandler handler;
     handler.refuse = [&](const HttpRequest& request) { return refuse(request); };
@@ -163,7 +166,7 @@ class Server::Loop {
       if (path != reading.endpoint.path) continue;
       return request.method == "POST" ? sample(reading, std::move(request), reply) : other_method(reply, "POST");
     }
-    if (lookups_.has(path))
+    if (lookups_.has(path) || RewardRequests::has(path))
       return request.method == "POST" ? look_up(std::move(request), reply) : other_method(reply, "POST");
     constexpr std::string_view kResponses = "/v1/responses/";
     if (path.starts_with(kResponses)) return stored_response(path.substr(kResponses.size()), request, reply);
@@ -252,6 +255,7 @@ class Server::Loop {
     for (const auto& [endpoint, table] : endpoints_)
       paths.push_back({endpoint.path, "post", endpoint.summary, &table, endpoint.required});
     std::ranges::move(lookups_.described(), std::back_inserter(paths));
+    paths.push_back(rewards_.described());
     std::ranges::copy(pages(), std::back_inserter(paths));
     std::ranges::move(body_paths_.described(), std::back_inserter(paths));
     for (const auto& control : Control::paths())
@@ -297,6 +301,7 @@ class Server::Loop {
     if (auto refusal = closed()) return reply(std::move(*refusal));
     auto caller = access_.caller(request);
     if (auto refusal = access_.take_on(*caller, request.peer)) return reply(std::move(*refusal));
+    if (RewardRequests::has(request.path)) return rewards_.answer(std::move(request), std::move(caller), reply);
     lookups_.answer(std::move(request), std::move(caller), reply);
   }
 
@@ -320,11 +325,11 @@ class Server::Loop {
     if (!draining_) {
       draining_ = true;
       drain_until_ = now + from_seconds(settings_.drain_seconds);
-      size_t open = intake_.being_read();
+      size_t open = intake_.being_read() + rewards_.pending();
       for (const auto& lane : models_.lanes()) open += lane->requests();
       if (open > 0) spdlog::info("ending: {} requests have {} s to end", open, settings_.drain_seconds);
     }
-    const bool idle = intake_.being_read() == 0 &&
+    const bool idle = intake_.being_read() == 0 && rewards_.pending() == 0 &&
                       std::ranges::all_of(models_.lanes(), [](const auto& lane) { return lane->requests() == 0; });
     if (!idle && now < drain_until_) return;
     for (auto& lane : models_.lanes()) lane->end_all(503, "the server has ended");
@@ -340,6 +345,7 @@ class Server::Loop {
   ModelSet models_;
   WorkQueue queue_;  // goes before what its jobs use
   LookupRequests lookups_;
+  RewardRequests rewards_;
   Control control_;
   Promotions promotions_;
   Adapters adapters_;

@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/model/scorer.h"
+#include "model/reward_head.h"
 #include "model/tokenizer.h"
 #include "run/run_step.h"
 #include "trainer/learn/learner.h"
@@ -124,6 +125,9 @@ Result<int> run_export(const ExportOptions& options) {
     return fail(Status::invalid(fmt::format("{} is there already; name a folder that is not", options.out)));
   const auto adapter =
       source.checkpoint ? TRY(trainer::checkpoint_adapter(source.folder)) : std::optional<model::Adapter>();
+  const auto reward_head =
+      source.checkpoint ? TRY(trainer::checkpoint_reward_head(source.folder))
+                        : TRY(model::read_reward_head(source.folder, TRY(model::read_config(source.folder)).width));
   const model::DType dtype = *model::dtype_from_torch(options.dtype);
   // What is written in more digits than bf16 has is read in as many.
   const auto format = dtype == model::DType::kBF16 ? model::WeightFormat::kBf16 : model::WeightFormat::kFloat32;
@@ -137,6 +141,7 @@ Result<int> run_export(const ExportOptions& options) {
   const auto write = [&]() -> Result<Verified> {
     TRY(model::save_weights(weights, aside, source.texts, dtype));
     if (adapter) TRY(model::write_adapter(*adapter, aside / "adapter", source.texts.string()));
+    if (reward_head) TRY(model::write_reward_head(*reward_head, aside));
     Verified verified;
     if (options.verify) verified = TRY(verify(std::move(weights), aside, options.threads));
     fs::remove(out, ignored);
@@ -159,6 +164,7 @@ Result<int> run_export(const ExportOptions& options) {
                    {"rounded", rounded},      {"verified", options.verify},
                    {"left_behind", left}};
     if (adapter) result["adapter"] = options.out + "/adapter";
+    if (reward_head) result["reward_head"] = options.out + "/" + model::kRewardHeadFile;
     if (options.verify) result.update({{"digest", verified->digest}, {"logprobs_compared", verified->logprobs}});
     fmt::print("{}\n", dump_json_line(result));
     return kDone;
@@ -169,6 +175,7 @@ Result<int> run_export(const ExportOptions& options) {
     fmt::print("adapter: {}/adapter, rank {} on {} matrices, in PEFT's format\n", options.out, adapter->rank,
                adapter->factors.size());
   }
+  if (reward_head) fmt::print("reward head: {}/{}\n", options.out, model::kRewardHeadFile);
   if (rounded > 0) fmt::print("rounded: {} numbers are others in float16\n", rounded);
   if (!left.empty())
     fmt::print("left behind: {}; copy what is wanted from {}\n", join(left, ", "), source.texts.string());

@@ -82,6 +82,12 @@ void print(const std::string& path, const Json& found) {
     row("template", fmt::format("{} characters, tool calls as {}", found["chat_template"]["characters"].dump(),
                                 found["chat_template"]["tool_dialect"].get<std::string>()));
   }
+  if (found.contains("reward_head")) {
+    const Json& notes = found["reward_head"]["notes"];
+    std::string text = "gives conversations a reward";
+    for (const auto& [name, value] : notes.items()) text += fmt::format(", {} {}", name, value.get<std::string>());
+    row("reward head", text);
+  }
   if (found.contains("memory")) {
     const Json& m = found["memory"];
     const auto bytes = [&](const char* key) { return format_bytes(m[key].get<uint64_t>()); };

@@ -13,6 +13,7 @@
 #include "model/gguf_import.h"
 #include "model/gguf_tokenizer.h"
 #include "model/parameters.h"
+#include "model/reward_head.h"
 #include "model/safetensors.h"
 #include "model/tensor_numbers.h"
 #include "model/text_encoder.h"
@@ -135,6 +136,13 @@ void inspect_model(const InspectionSettings& settings, Inspection& inspection) {
     }
   }
   inspect_texts(folder, config ? &*config : nullptr, inspection);
+  if (!config) return;
+  const auto head = model::read_reward_head(folder, config->width);
+  if (!head)
+    inspection.problem(head.error());
+  else if (*head)
+    inspection.found["reward_head"] = {
+        {"width", config->width}, {"bias", (*head)->weight.back()}, {"notes", (*head)->notes}};
 }
 
 // `tandem embed` reads the same files; what it would refuse is the problem.

@@ -4,9 +4,11 @@
 #include <array>
 #include <thread>
 
+#include "base/json_line.h"
 #include "cli/command.h"
 #include "cli/json_lines.h"
 #include "cli/model/model_options.h"
+#include "cli/model/reward_scorer.h"
 #include "cli/model/scorer.h"
 #include "rollout/engine/no_numbers.h"
 #include "run/run_step.h"
@@ -22,6 +24,7 @@ struct ScoreOptions {
   JsonLinesOptions lines;
   ModelOptions model;
   std::string path = "engine";
+  bool reward = false, json = false;
   int threads = static_cast<int>(std::thread::hardware_concurrency());
 };
 
@@ -73,8 +76,29 @@ Result<int> score_by_torch(const ScoreOptions& options) {
   });
 }
 
+// Lines are answered as ever; what all pairs come to follows on stderr, or with --json as a line on stdout.
+Result<int> score_rewards(const ScoreOptions& options) {
+  if (options.path == "torch")
+    return fail(Status::invalid("--reward does not go with --path torch")
+                    .hint("take --path trainer or engine, which give the same bits"));
+  auto scorer = TRY(RewardScorer::create(options.model, options.threads, options.path == "trainer"));
+  const int exit =
+      TRY(run_json_lines(options.lines, reward_keys(), [&](const Json& line) { return scorer.answer(line); }));
+  const RewardedPairs& pairs = scorer.pairs();
+  if (options.json) {
+    fmt::print("{}\n", dump_json_line(pairs.to_json()));
+  } else if (pairs.pairs > 0) {
+    const auto count = static_cast<double>(pairs.pairs);
+    fmt::print(stderr, "{} pairs: right {:.1f} %, margin {:.3f}\n", pairs.pairs, 100 * pairs.right / count,
+               pairs.margins / count);
+  }
+  return exit;
+}
+
 Result<int> run_score(ScoreOptions options) {
   options.model.model = TRY(run::model_directory(options.model.model)).string();
+  if (options.reward) return score_rewards(options);
+  if (options.json) return fail(Status::invalid("--json is of --reward: lines are JSON anyway"));
   if (options.path == "torch") return score_by_torch(options);
   const auto place = TRY(place_of(options.model.device, options.threads));
   auto stream = TRY(place.host_stream());
@@ -99,10 +123,14 @@ Action add_score(CLI::App& command) {
           "Which code computes: trainer and engine give the same bits; torch is LibTorch in float32, close to them")
       ->check(CLI::IsMember({"trainer", "engine", "torch"}));
   command.add_option("--threads", options->threads, "Threads to compute with");
+  command.add_flag("--reward", options->reward,
+                   "Rewards by a reward model, of lines with messages, with chosen and rejected, or with tokens");
+  command.add_flag("--json", options->json, "With --reward: at the end, the accuracy over pairs as a line of JSON");
   command.footer(
       "Examples:\n  echo '{\"tokens\":[504,3575,282]}' | tandem score --model models/SmolLM2-135M-Instruct --path "
       "trainer\n"
       "  tandem score --model models/SmolLM2-135M-Instruct --adapter adapters/mine --input texts.jsonl\n"
+      "  tandem score --model models/judge --reward --input pairs.jsonl\n"
       "  tandem score --model models/SmolLM2-135M-Instruct --path torch --input texts.jsonl   # scripts/with-torch "
       "builds it");
   return [options] { return run_score(*options); };

@@ -21,6 +21,7 @@
 #include "gateway/gateway.h"
 #include "run/run_step.h"
 #include "serve/server.h"
+#include "trainer/sft/reward_reader.h"
 
 namespace tandem::cli {
 
@@ -110,6 +111,12 @@ Result<std::array<Duration, serve::kPriorities.size()>> longest_waits(const Serv
   return waits;
 }
 
+// Conversations as the training of the reward model wrote them.
+Result<serve::RewardReader> reward_reader_of(const fs::path& directory, const model::RewardHead& head) {
+  auto reader = std::make_shared<trainer::RewardReader>(TRY(trainer::RewardReader::load(directory, head)));
+  return serve::RewardReader([reader](const Json& conversation) { return reader->tokens(conversation); });
+}
+
 // "NAME=DIR", or a directory, which is called as its last part. Names of one directory share an engine.
 Result<std::vector<serve::LaneSettings>> models_of(const ServeConfig& config, const NumberFormatOptions& format) {
   const model::Place place = TRY(place_of(config.device, config.threads));
@@ -152,7 +159,8 @@ Result<std::vector<serve::LaneSettings>> models_of(const ServeConfig& config, co
                       .speculation = TRY(rollout::speculation_named(config.speculation)),
                       .salt_by_key = config.salt_by_key,
                       .routes = config.routes,
-                      .place = place});
+                      .place = place,
+                      .reward_reader = reward_reader_of});
   }
   TRY(add_draft_models(config, models));
   return models;
@@ -404,6 +412,7 @@ Action add_serve(CLI::App& command) {
       "  tandem serve --model base=models/SmolLM2-135M-Instruct --adapter sql=runs/sql/adapter --adapter "
       "docs=runs/docs/adapter\n"
       "  tandem serve --model a=models/a --model b=models/b --isolate --memory-mb 8000\n"
+      "  tandem serve --model judge=models/judge --port 8100   # a reward model, for reward.http of a run\n"
       "  tandem serve new-key editor >> keys.yaml");
   auto* const self = &command;
   return [options, ctl = add_serve_ctl(command), new_key = add_serve_new_key(command), self]() -> Result<int> {

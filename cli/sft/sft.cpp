@@ -99,6 +99,7 @@ Action add_sft(CLI::App& command) {
       "  tandem sft configs/sft.yaml data.train=[chats.jsonl] out=models/mine --show 1\n"
       "  tandem sft configs/sft.yaml data.train=[chats.jsonl] data.validation_share=0.05 out=models/mine\n"
       "  tandem sft configs/preferences.yaml data.preferences=[pairs.jsonl] model=models/mine out=models/preferred\n"
+      "  tandem sft configs/reward_model.yaml data.preferences=[pairs.jsonl] model=models/mine out=models/judge\n"
       "  tandem sft configs/warm_start.yaml out=models/my-start stages.first.steps=40\n"
       "  tandem sft configs/warm_start.yaml out=models/my-start stages.first.steps=40 --resume");
   return [options] { return run(*options); };

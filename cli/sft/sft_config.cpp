@@ -19,8 +19,8 @@ namespace {
 
 constexpr std::array<std::string_view, 6> kWarmStartKeys = {"transcripts_per_step", "max_tokens", "warmup_steps",
                                                             "checkpoint_seconds",   "kinds",      "stages."};
-constexpr std::array<std::string_view, 5> kTranscriptKeys = {"data.", "trainer.", "lora.", "validation.",
-                                                             "preference."};
+constexpr std::array<std::string_view, 6> kTranscriptKeys = {"data.",       "trainer.",    "lora.",
+                                                             "validation.", "preference.", "reward."};
 
 bool is_of(std::string_view path, std::span<const std::string_view> keys) {
   return std::any_of(keys.begin(), keys.end(),
@@ -64,13 +64,25 @@ Schema schema_of(SftConfig& c) {
   s.add("trainer.tokens_per_step", t.tokens_per_step,
         "A step takes transcripts of so many tokens together, one at least", 1, 1e9);
   trainer::add_optimizer_fields(s, t, t.warmup_share);
-  s.add("preference.loss", c.preference.loss, "Of pairs: sigmoid is DPO", {"sigmoid", "ipo", "hinge"});
+  s.add("preference.loss", c.preference.loss,
+        "Of pairs: sigmoid is DPO; reward trains a reward model (Bradley-Terry), by the keys below reward",
+        {"sigmoid", "ipo", "hinge", kRewardLoss});
   s.add("preference.beta", c.preference.beta, "How strongly the model is held to where it started; smaller: less", 1e-6,
         1e6);
   s.add("preference.label_smoothing", c.preference.label_smoothing,
         "Share of pairs taken to be the wrong way round, of sigmoid", 0, 0.499);
   s.add("preference.sft", c.preference.sft, "Weight of the chosen answer's own negative log-likelihood, by token", 0,
         1e6);
+  s.add(
+      "reward.learning_rate", c.reward.learning_rate,
+      "Of a reward model's head: peak learning rate, by the schedule of trainer; the model's is trainer.learning_rate",
+      0, 1);
+  s.add("reward.trunk", c.reward.trunk, "Whether the model learns beside the head; false: its weights keep their bits");
+  s.add("reward.margin", c.reward.margin,
+        "By how much the reward of the chosen answer is to be above the other's, of pairs that say no margin", -1e6,
+        1e6);
+  s.add("reward.center_rewards_coefficient", c.reward.center_rewards_coefficient,
+        "Weight of the squared sum of a pair's rewards, which centres them about 0; 0: none", 0, 1e6);
   add_lora_fields(s, c.lora);
   s.add("validation.every", c.validation.every, "Steps between validations; the last step is always validated", 1, 1e6);
   s.add("validation.patience", c.validation.patience,
@@ -103,6 +115,18 @@ Status check(const SftConfig& c, const Schema& schema) {
                  fmt::format("{}: {} is of pairs of answers, and data.train names transcripts", origin, field.path))
           .hint("name files of pairs in data.preferences, and none in data.train");
     }
+    if (c.on_transcripts() && !c.on_rewards() && field.path.starts_with("reward.")) {
+      return Status::invalid(
+                 fmt::format("{}: {} is of reward models, and {}", origin, field.path,
+                             c.on_pairs() ? "preference.loss is " + c.preference.loss : "data.train names transcripts"))
+          .hint("set preference.loss=reward, with pairs in data.preferences");
+    }
+    if (c.on_rewards() && field.path.starts_with("preference.") && field.path != "preference.loss") {
+      return Status::invalid(fmt::format("{}: {} is of training a policy on pairs, and preference.loss=reward trains a "
+                                         "reward model",
+                                         origin, field.path))
+          .hint("leave it out; the keys below reward say how a reward model is trained");
+    }
     if (c.on_transcripts() && is_of(field.path, kWarmStartKeys)) {
       return Status::invalid(fmt::format("{}: {} is of the warm start, and {} names files", origin, field.path,
                                          c.on_pairs() ? "data.preferences" : "data.train"))
@@ -118,6 +142,9 @@ Status check(const SftConfig& c, const Schema& schema) {
   if (c.on_pairs() && !c.data.train.empty())
     return Status::invalid("data.train and data.preferences both name files; one training has the one or the other")
         .hint("train on transcripts first, then on pairs with model= what came of it");
+  if (c.on_rewards() && !c.reward.trunk && c.lora.rank > 0)
+    return Status::invalid("reward.trunk is false, and lora.rank has factors of the model learn")
+        .hint("set reward.trunk=true to train with LoRA, or lora.rank=0 to train the head alone");
   if (c.preference.label_smoothing > 0 && c.preference.loss != "sigmoid")
     return Status::invalid(
         fmt::format("preference.label_smoothing is of the loss sigmoid, not of {}", c.preference.loss));

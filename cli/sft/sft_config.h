@@ -13,6 +13,9 @@
 
 namespace tandem::cli {
 
+// The value of preference.loss that trains a reward model.
+inline constexpr const char* kRewardLoss = "reward";
+
 struct WarmStartStage {
   int steps = 0;
   double learning_rate = 0, random_tool = 0, corrupt_argument = 0, dictated = 0;
@@ -52,6 +55,10 @@ struct SftConfig {
     std::string loss = "sigmoid";
     double beta = 0.1, label_smoothing = 0, sft = 0;
   } preference;
+  struct {
+    double learning_rate = 1e-3, margin = 0, center_rewards_coefficient = 0;
+    bool trunk = true;
+  } reward;
   trainer::LowRankSettings lora;
   // For the warm start.
   int transcripts_per_step = 16;
@@ -64,6 +71,8 @@ struct SftConfig {
   WarmStartStage second{.steps = 80, .learning_rate = 1.2e-4, .random_tool = 0.1};
 
   bool on_pairs() const { return !data.preferences.empty(); }
+  // A reward model, not a policy.
+  bool on_rewards() const { return on_pairs() && preference.loss == kRewardLoss; }
   // Or on pairs of them: both have the same keys.
   bool on_transcripts() const { return !data.train.empty() || on_pairs(); }
 };

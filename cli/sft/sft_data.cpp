@@ -122,7 +122,9 @@ Result<trainer::SampleSet> read_samples(const SftConfig& config, const trainer::
                  .min_reward = data.min_reward,
                  .validation_share = data.validation_share,
                  .on_mistake = data.on_error == "skip" ? trainer::OnMistake::kSkip : trainer::OnMistake::kStop,
-                 .pairs = config.on_pairs()});
+                 .pairs = config.on_pairs(),
+                 .rewards = config.on_rewards(),
+                 .margin = config.reward.margin});
   const auto add = [&](const std::string& path, Purpose purpose) {
     std::error_code error;
     if (!fs::is_directory(path, error)) return reader.add_file(path, purpose);

@@ -11,6 +11,7 @@
 #include "cli/sft/sft_data.h"
 #include "cli/sft/sft_view.h"
 #include "cli/sft/training_folder.h"
+#include "trainer/sft/reward_reader.h"
 
 namespace tandem::cli {
 
@@ -19,13 +20,14 @@ namespace {
 // `answer`: which of a pair it is; empty: none.
 void show(const SftOptions& options, const trainer::ChatRenderer& renderer, const trainer::PlacedSample& placed,
           const std::string& answer) {
-  const auto& [sample, place] = placed;
+  const auto& [sample, place, margin] = placed;
   const auto runs = renderer.runs_of(sample);
   if (options.json) {
     Json parts = Json::array();
     for (const auto& run : runs) parts.push_back({{"text", run.text}, {"trained", run.trained}});
     Json line = {{"place", place}, {"ids", sample.tokens}, {"mask", sample.trained}, {"parts", parts}};
     if (!answer.empty()) line["answer"] = answer;
+    if (margin != 0) line["margin"] = margin;
     fmt::print("{}\n", dump_json_line(line));
     return;
   }
@@ -51,6 +53,12 @@ Result<int> show_sample(const SftOptions& options, const trainer::ChatRenderer& 
 
 Result<trainer::FineTuningSettings> settings_of(const SftConfig& config, const fs::path& folder) {
   const model::Place place = TRY(place_of(config));
+  std::optional<trainer::FineTuningSettings::Reward> reward;
+  if (config.on_rewards()) {
+    reward = {.loss = {.center = config.reward.center_rewards_coefficient, .trunk = config.reward.trunk},
+              .learning_rate = config.reward.learning_rate,
+              .notes = trainer::reward_notes(config.data.tool_calls, config.data.now)};
+  }
   return trainer::FineTuningSettings{.model = config.model,
                                      .folder = folder,
                                      .out = config.out,
@@ -63,7 +71,8 @@ Result<trainer::FineTuningSettings> settings_of(const SftConfig& config, const f
                                      .checkpoint_every = config.trainer.checkpoint_every,
                                      .seed = config.seed,
                                      .place = place,
-                                     .preference = TRY(preference_of(config))};
+                                     .preference = reward ? trainer::PreferenceLoss() : TRY(preference_of(config)),
+                                     .reward = std::move(reward)};
 }
 
 Result<int> finish(const SftConfig& config, const fs::path& folder, const trainer::FineTuningResult& result,

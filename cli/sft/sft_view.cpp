@@ -17,7 +17,8 @@ struct Totals {
 
 Totals totals_of(const std::vector<trainer::PlacedSample>& samples) {
   Totals totals;
-  for (const auto& [sample, place] : samples) {
+  for (const trainer::PlacedSample& placed : samples) {
+    const trainer::Sample& sample = placed.sample;
     const auto length = static_cast<int64_t>(sample.tokens.size());
     totals.tokens += length;
     totals.longest = std::max(totals.longest, length);
@@ -43,7 +44,10 @@ std::string left_out(const trainer::SampleSet& samples) {
 // How many pairs are the right way round, and by how much.
 std::string preferred(const Json& event) {
   if (!event.contains("accuracy")) return {};
-  return fmt::format("  right {:.0f} %  margin {:.3f}", 100 * event.value("accuracy", 0.0), event.value("margin", 0.0));
+  const std::string reward =
+      event.contains("reward") ? fmt::format("  reward {:.3f}", event.value("reward", 0.0)) : std::string();
+  return fmt::format("  right {:.0f} %  margin {:.3f}{}", 100 * event.value("accuracy", 0.0),
+                     event.value("margin", 0.0), reward);
 }
 
 }  // namespace
@@ -73,7 +77,13 @@ std::string describe(const SftConfig& config, const trainer::SampleSet& samples,
                       config.trainer.tokens_per_step,
                       config.trainer.steps > 0 ? "" : fmt::format(" ({} epochs)", config.trainer.epochs),
                       config.trainer.learning_rate, config.trainer.schedule);
-  if (samples.pairs) {
+  if (config.on_rewards()) {
+    text += fmt::format("reward      head of rewards at learning rate {:.1e}, {}{}\n", config.reward.learning_rate,
+                        config.reward.trunk ? "with the model" : "the model stays as it is",
+                        config.reward.center_rewards_coefficient > 0
+                            ? fmt::format(", centred by {}", config.reward.center_rewards_coefficient)
+                            : "");
+  } else if (samples.pairs) {
     text += fmt::format("preference  loss {}, beta {}, held to {}\n", config.preference.loss, config.preference.beta,
                         config.model);
   }

@@ -13,6 +13,7 @@
 #include "model/message_format.h"
 #include "model/precompiled.h"
 #include "model/regex.h"
+#include "model/reward_head.h"
 #include "model/safetensors.h"
 #include "model/tokenizer.h"
 #include "model/tool_dialect.h"
@@ -47,6 +48,22 @@ std::vector<std::string> safetensors_seeds() {
   std::string bytes;
   put(bytes, uint64_t{header.size()});
   return {bytes + header + std::string(22, '\1')};
+}
+
+void reward_head(std::string_view bytes) {
+  static Folder folder;
+  folder.put(model::kRewardHeadFile, bytes);
+  const auto head = model::read_reward_head(folder.path(), 2);
+  if (head && *head && (*head)->weight.size() != 3) __builtin_trap();
+}
+
+std::vector<std::string> reward_head_seeds() {
+  const std::string header = R"({"__metadata__":{"format":"pt","tandem.tool_calls":"text"},)"
+                             R"("weight":{"dtype":"F32","shape":[1,2],"data_offsets":[0,8]},)"
+                             R"("bias":{"dtype":"F32","shape":[1],"data_offsets":[8,12]}})";
+  std::string bytes;
+  put(bytes, uint64_t{header.size()});
+  return {bytes + header + std::string(12, '\1')};
 }
 
 void gguf(std::string_view bytes) {
@@ -390,6 +407,7 @@ std::vector<std::string> configuration_seeds() {
 }
 
 constexpr Target kModelTargets[] = {{"safetensors", safetensors, safetensors_seeds},
+                                    {"reward_head", reward_head, reward_head_seeds},
                                     {"gguf", gguf, gguf_seeds},
                                     {"tokenizer", tokenizer, tokenizer_seeds},
                                     {"precompiled", precompiled, precompiled_seeds},

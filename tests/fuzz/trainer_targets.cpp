@@ -12,6 +12,9 @@ void transcripts(std::string_view bytes) {
   (void)trainer::visit_transcripts(file.path(), [](int, const Result<Json>& value) -> Status {
     if (value) (void)trainer::read_transcript(*value);
     if (value) (void)trainer::read_preference(*value);
+    if (value) (void)trainer::read_margin(*value);
+    if (value && value->is_object() && value->contains("messages"))
+      (void)trainer::read_chat(*value, trainer::Reading::kAsItIs);
     return {};
   });
 }

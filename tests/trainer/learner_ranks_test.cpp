@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <fstream>
 #include <functional>
@@ -348,6 +349,50 @@ TEST_F(LearnerCheckpoints, have_the_critic_for_any_number_of_ranks) {
   const auto without =
       on_ranks(1, settings_for_ranks(), [&](Learner& learner) { return learner.load(folder).to_string(); });
   EXPECT_NE(without[0].find("a critic"), std::string::npos) << without[0];
+}
+
+// So is a head of rewards, by which pairs are learned to the bits of one rank.
+TEST_F(LearnerCheckpoints, have_the_reward_head_for_any_number_of_ranks) {
+  std::vector<Sample> answers;
+  for (Sample& sample : groups_for_ranks(13)) {
+    if (answers.size() % 2 == 1 && answers.back().group != sample.group) answers.pop_back();
+    std::ranges::fill(sample.trained, 0);
+    sample.trained.back() = 1;
+    answers.push_back(std::move(sample));
+  }
+  answers.resize(answers.size() / 2 * 2);
+  const std::vector<double> margins(answers.size() / 2, 0.25);
+  const auto two_steps = [&](Learner& learner) -> std::string {
+    std::string said;
+    for (int i = 0; i < 2; ++i) {
+      const auto step = learner.learn_rewards(answers, margins, {.center = 0.01});
+      if (!step) return step.error().to_string();
+      said += numbers_of(step) + fmt::format("{} {} ", step->of_loss.at("margin"), step->of_loss.at("head_grad_norm"));
+    }
+    for (const double reward : *learner.rewards(answers)) said += fmt::format("{} ", reward);
+    return said + digest_of_weights(learner);
+  };
+  const fs::path folder = folder_.path() / "rewards";
+  std::string expected;
+  for (const int ranks : {1, 2, 4}) {
+    const auto said = on_ranks(ranks, settings_for_ranks(), [&](Learner& learner) -> std::string {
+      if (!learner.keep_reward_head(1e-2, {}, {{"a", "b"}})) return "no head";
+      std::string words = two_steps(learner);
+      const Status saved = learner.save(folder);
+      return saved ? words + " | " + two_steps(learner) : saved.to_string();
+    });
+    if (expected.empty()) expected = said[0];
+    for (const std::string& words : said) EXPECT_EQ(words, expected) << ranks << " ranks";
+  }
+  const std::string later = expected.substr(expected.find(" | ") + 3);
+  for (const int readers : {1, 2}) {
+    const auto said = on_ranks(readers, settings_for_ranks(), [&](Learner& learner) -> std::string {
+      if (!learner.keep_reward_head(1e-2, {}, {{"a", "b"}})) return "no head";
+      const Status loaded = learner.load(folder);
+      return loaded ? two_steps(learner) : loaded.to_string();
+    });
+    EXPECT_EQ(said[0], later) << readers << " ranks";
+  }
 }
 
 TEST_F(LearnerCheckpoints, a_damaged_shard_is_refused_by_all_ranks) {

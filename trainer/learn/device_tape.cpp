@@ -191,6 +191,18 @@ Result<std::vector<float>> Tape::DevicePass::head(std::span<const TokenPick> pic
   return logprobs;
 }
 
+Result<std::vector<float>> Tape::DevicePass::states() {
+  const size_t count = head_.rows.size() * static_cast<size_t>(config_.width);
+  std::vector<float> states(count);
+  if (count == 0) return states;
+  const Element* const on_device = TRY(head_states(head_.rows));
+  std::vector<bf16> rounded(count);
+  TRY(stream_->download(std::span(rounded), on_device));
+  TRY(stream_->wait());
+  std::ranges::transform(rounded, states.begin(), [](bf16 value) { return kernels::to_float(value); });
+  return states;
+}
+
 Result<std::vector<int32_t>> Tape::DevicePass::argmax(std::span<const int> rows) {
   std::vector<int32_t> tokens(rows.size());
   if (rows.empty()) return tokens;

@@ -45,6 +45,8 @@ class Tape::DevicePass final : private DeviceTapeStream, public model::DeviceLay
   GivenRoutes given_routes() const override { return counts_; }
   Status backward(std::span<const float> grad_logprobs, const model::Slice& gradients, std::vector<float>* entropies,
                   std::span<const uint8_t> learned) override;
+  Result<std::vector<float>> states() override;
+  void add_to_states(std::span<const float> gradient) override { more_grad_states_ = gradient; }
   Result<std::vector<int32_t>> argmax(std::span<const int> rows) override;
   size_t kept_bytes() const override;
   std::unique_ptr<SlotMemory> slot_memory(size_t bytes) override;
@@ -125,6 +127,8 @@ class Tape::DevicePass final : private DeviceTapeStream, public model::DeviceLay
   // How many rows of the tree have gradients of states, which lie in front then: those of a row that comes several
   // times are added up.
   Result<int> add_up_states();
+  // Adds what add_to_states() has to the gradients of `rows` rows of the head, on the host.
+  Status add_more_grad_states(int rows);
   Status norm_backward(const Record& record, Element* grad_out, Element* grad_x, bool accumulate);
   Status linear_backward(const Record& record, Element* grad_out);
   Status add_weight_gradient(int weight, Element* x, int inputs, Element* grad_out, int stride);
@@ -173,6 +177,7 @@ class Tape::DevicePass final : private DeviceTapeStream, public model::DeviceLay
   kernels::DeviceBuffer<float> head_log_sum_, head_logprobs_, head_entropy_, grad_states_;
   kernels::DeviceBuffer<int32_t> head_argmax_;
   kernels::DeviceBuffer<bf16> head_states_;
+  std::span<const float> more_grad_states_;  // for the next way back
 
   kernels::DeviceBuffer<float> grads_, unwanted_, grad_weights_;
   kernels::OnDevice<float>* gradients_ = nullptr;  // of the pass at hand

@@ -149,6 +149,17 @@ Result<int> Tape::DevicePass::add_up_states() {
   return static_cast<int>(distinct.size());
 }
 
+Status Tape::DevicePass::add_more_grad_states(int rows) {
+  const auto more = std::exchange(more_grad_states_, {});
+  if (more.empty()) return {};
+  std::vector<float> states(static_cast<size_t>(rows) * config_.width);
+  TRY(stream_->download(std::span(states), grad_states_.data()));
+  TRY(stream_->wait());
+  for (size_t i = 0; i < states.size(); ++i) states[i] += more[i];
+  TRY(stream_->upload(grad_states_.data(), std::span<const float>(states)));
+  return stream_->wait();
+}
+
 Status Tape::DevicePass::head_backward(std::span<const float> grad_logprobs, std::vector<float>* entropies) {
   const int rows = static_cast<int>(head_.rows.size()), width = config_.width;
   Element* const grad = TRY(grown(*stream_, grad_branch_, static_cast<size_t>(rows_) * width));
@@ -180,6 +191,7 @@ Status Tape::DevicePass::head_backward(std::span<const float> grad_logprobs, std
                                .workspace = scratch.memory,
                                .workspace_bytes = scratch.bytes,
                                .kept = head_.kept.empty() ? nullptr : address(head_kept_sent_.data())}));
+  TRY(add_more_grad_states(rows));
   const int distinct = TRY(add_up_states());
   TRY(stream_->run(TandemCudaPutRows{.x = address(grad_states),
                                      .rows = address(head_rows_sent_.data()),

@@ -112,7 +112,12 @@ Status Learner::take_masters() {
 
 Status Learner::export_model(const fs::path& directory, const fs::path& source) const {
   TRY(model::save_weights(*weights_, directory, source));
-  if (critic_) TRY(critic_->write(directory));
+  if (gives_rewards()) {
+    const auto numbers = critic_->numbers();
+    TRY(model::write_reward_head({.weight = {numbers.begin(), numbers.end()}, .notes = reward_notes_}, directory));
+  } else if (critic_) {
+    TRY(critic_->write(directory));
+  }
   if (!low_rank_) return {};
   return model::write_adapter(low_rank_->adapter(masters()), directory / "adapter", source.string());
 }
@@ -120,7 +125,7 @@ Status Learner::export_model(const fs::path& directory, const fs::path& source) 
 std::string Learner::description() const {
   std::string text = optimizer_.description();
   if (low_rank_) text += ", " + low_rank_->description();
-  if (critic_) text += ", a critic";
+  if (critic_) text += gives_rewards() ? ", a reward head" : ", a critic";
   return text;
 }
 

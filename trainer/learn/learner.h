@@ -25,6 +25,7 @@
 #include "base/json.h"
 #include "base/keep_sets.h"
 #include "model/executor.h"
+#include "model/reward_head.h"
 #include "model/weights.h"
 #include "trainer/learn/buffers.h"
 #include "trainer/learn/low_rank.h"
@@ -34,6 +35,7 @@
 #include "trainer/learn/parts.h"
 #include "trainer/learn/preference_loss.h"
 #include "trainer/learn/ranks.h"
+#include "trainer/learn/reward_loss.h"
 #include "trainer/learn/sequence_loss.h"
 #include "trainer/learn/slots.h"
 #include "trainer/learn/tape.h"
@@ -199,6 +201,16 @@ class Learner {
   // second forward pass comes first, since the loss is of whole answers.
   Result<StepMetrics> prefer(std::span<const Sample> answers, std::span<const double> reference,
                              const PreferenceLoss& loss);
+  // Gives the model a head of rewards, at zero or as `start` has it, that learns at `learning_rate` by the schedule of
+  // the model's. `notes` go into its file. Call before load(); not beside a critic.
+  Status keep_reward_head(double learning_rate, const std::optional<model::RewardHead>& start,
+                          std::map<std::string, std::string> notes);
+  // The reward of each sample, of the state of its last trained token; no step.
+  Result<std::vector<double>> rewards(std::span<const Sample> samples);
+  // One step on pairs of answers, as reward_loss() has them. A second forward pass comes first, as in prefer(). Without
+  // RewardLoss::trunk the weights keep their bits.
+  Result<StepMetrics> learn_rewards(std::span<const Sample> answers, std::span<const double> margins,
+                                    const RewardLoss& loss);
   // The sum over each sample's trained tokens; no step.
   Result<std::vector<double>> sums_of_logprobs(std::span<const Sample> samples);
   // The mean negative log-likelihood; no step.
@@ -255,6 +267,8 @@ class Learner {
     // Empty without a reference model, a critic, a teacher that was asked.
     std::vector<double> logprobs, ref_logprobs, values, teacher_logprobs;
   };
+  // Whether values are rewards, of the states of the trained tokens themselves: a critic's are of those before.
+  bool gives_rewards() const { return critic_ && critic_->kind() == HeadKind::kReward; }
   // The critic's pass, while gradients are computed.
   struct ValuePass {
     std::span<const double> gradients;  // dLoss/dvalue, [samples, length]
@@ -352,8 +366,9 @@ class Learner {
   std::unique_ptr<model::Weights> reference_, teacher_;
   std::unique_ptr<Tape> teacher_tape_;  // of its shape
   OwnFunctions functions_;
-  std::optional<ValueHead> critic_;
+  std::optional<ValueHead> critic_;  // or the head of rewards
   std::optional<ValuePass> value_pass_;
+  std::map<std::string, std::string> reward_notes_;
   uint64_t previous_version_ = UINT64_MAX;
   kernels::Stream stream_;
   OptimizerSettings settings_;
@@ -376,6 +391,9 @@ Result<Json> checkpoint_progress(const fs::path& folder);
 // where a digest differs.
 Result<model::Weights> checkpoint_weights(const fs::path& folder,
                                           model::WeightFormat format = model::WeightFormat::kBf16);
+
+// The head of rewards of a checkpoint; empty for others.
+Result<std::optional<model::RewardHead>> checkpoint_reward_head(const fs::path& folder);
 
 // The factors of a checkpoint with LoRA; empty for others.
 Result<std::optional<model::Adapter>> checkpoint_adapter(const fs::path& folder);

@@ -15,6 +15,7 @@ namespace {
 
 constexpr const char* kOptimizerFile = "optimizer.safetensors";
 constexpr const char* kStateFile = "learner.json";
+constexpr const char* kRewardHead = "reward_head";  // slice
 // The formats of a checkpoint: 1 did not say so; 2 is one file; in 3 masters and moments lie in a file of each rank.
 constexpr int kFormat = 3, kWholeFormat = 2;
 
@@ -173,6 +174,7 @@ Status Learner::write_state(const fs::path& aside, const fs::path& folder, const
     state["lora"] = {
         {"rank", lora.rank}, {"alpha", lora.alpha}, {"use_rslora", lora.use_rslora}, {"targets", lora.targets}};
   }
+  if (gives_rewards()) state["reward_notes"] = reward_notes_;
   if (updates_ != steps_) state["updates"] = updates_;
   if (settings_.skip_spikes > 0) state["gradient_norms"] = norms_.norms();
   if (!progress.is_null()) state["progress"] = progress;
@@ -264,6 +266,23 @@ Result<model::Weights> checkpoint_weights(const fs::path& folder, model::WeightF
     std::ranges::transform(masters.host<float>(), slice.host<kernels::bf16>().begin(),
                            [](float value) { return kernels::to_bf16(value); });
   return weights;
+}
+
+Result<std::optional<model::RewardHead>> checkpoint_reward_head(const fs::path& folder) {
+  const Json state = TRY(read_state(folder));
+  if (!state.contains("reward_notes")) return std::optional<model::RewardHead>();
+  model::RewardHead head;
+  const Json& notes = state["reward_notes"];
+  const auto is_text = [](const Json& note) { return note.is_string(); };
+  if (!notes.is_object() || !std::ranges::all_of(notes, is_text))
+    return fail(Status::corrupt("reward_notes has what is no text").at((folder / kStateFile).string()));
+  for (const auto& [name, note] : notes.items()) head.notes[name] = note.get<std::string>();
+  const auto config = TRY(model::config_from_json(state["config"]));
+  Buffers buffers;
+  const Slice numbers = buffers.add({.name = kRewardHead, .elements = static_cast<size_t>(config.width) + 1});
+  TRY(read_slice(folder, state, numbers));
+  head.weight.assign(numbers.host<float>().begin(), numbers.host<float>().end());
+  return std::optional(std::move(head));
 }
 
 Result<std::optional<model::Adapter>> checkpoint_adapter(const fs::path& folder) {

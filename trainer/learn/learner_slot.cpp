@@ -59,6 +59,7 @@ Result<Learner::PassCounts> Learner::run_slot(std::span<const Sample> samples, s
     };
     std::vector<Wanted> wanted;
     std::vector<size_t> counts(end - begin, 0);
+    const size_t before = gives_rewards() ? 0 : 1;  // a token is drawn from the row before it
     for (size_t s = begin; s < end; ++s) {
       const Sample& sample = samples[places[s]];
       const auto kept = sample.kept.sets();
@@ -68,7 +69,7 @@ Result<Learner::PassCounts> Learner::run_slot(std::span<const Sample> samples, s
         for (size_t i = 1; i < rows.size(); ++i) {
           if (!sample.trained[first + i]) continue;
           const KeptTokens of_token = kept.empty() ? KeptTokens() : kept[first + i];
-          wanted.push_back({{rows[i - 1], sample.tokens[first + i]}, s - begin, counts[s - begin]++, of_token});
+          wanted.push_back({{rows[i - before], sample.tokens[first + i]}, s - begin, counts[s - begin]++, of_token});
           sum.kept_of += kept.empty() ? 0 : 1;
           sum.truncated += of_token.empty() ? 0 : 1;
           sum.kept += static_cast<int64_t>(of_token.size());

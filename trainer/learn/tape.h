@@ -64,8 +64,7 @@ class Tape {
   // (SlotSum::bytes_of) are half of what is free there at most, else the host's. It must not outlive the tape.
   std::unique_ptr<SlotMemory> slot_memory(size_t bytes);
 
-  // The states that the head reads, [rows of the head, width]; only after a forward pass. They and their gradients
-  // are kUnfit where a device does not give them.
+  // The states that the head reads, [rows of the head, width]; only after a forward pass.
   Result<std::vector<float>> states();
 
   // Bytes that a forward pass keeps of a row until the backward pass, about; and what the last pass has kept of all.

@@ -61,17 +61,12 @@ class Tape::Pass {
   virtual GivenRoutes given_routes() const = 0;
   virtual Status backward(std::span<const float> grad_logprobs, const model::Slice& gradients,
                           std::vector<float>* entropies, std::span<const uint8_t> learned) = 0;
-  // The states of the picked rows, and their gradient for the next backward pass. Not all implementations have them.
-  virtual Result<std::vector<float>> states() { return fail(no_states()); }
-  virtual Status add_to_states(std::span<const float> gradient) { return gradient.empty() ? Status() : no_states(); }
+  // The states of the picked rows, and their gradient for the next backward pass.
+  virtual Result<std::vector<float>> states() = 0;
+  virtual void add_to_states(std::span<const float> gradient) = 0;
   virtual Result<std::vector<int32_t>> argmax(std::span<const int> rows) = 0;
   virtual size_t kept_bytes() const = 0;
   virtual std::unique_ptr<SlotMemory> slot_memory(size_t /*bytes*/) { return slot_memory_of_host(); }
-
- private:
-  static Status no_states() {
-    return Status::unfit("a critic is not built for this device yet").hint("trainer.device: cpu trains it");
-  }
 };
 
 // Forward in bf16 and in fp32, backward in bf16 alone.
@@ -89,10 +84,7 @@ class Tape::TapeOps final : public model::LayerOps<T>, public Tape::Pass {
   Status backward(std::span<const float> grad_logprobs, const model::Slice& gradients, std::vector<float>* entropies,
                   std::span<const uint8_t> learned) override;
   Result<std::vector<float>> states() override;
-  Status add_to_states(std::span<const float> gradient) override {
-    more_grad_states_ = gradient;
-    return {};
-  }
+  void add_to_states(std::span<const float> gradient) override { more_grad_states_ = gradient; }
   Result<std::vector<int32_t>> argmax(std::span<const int> rows) override;
   size_t kept_bytes() const override;
 

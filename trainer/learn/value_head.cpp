@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "model/reward_head.h"
 #include "model/safetensors.h"
 
 namespace tandem::trainer {
@@ -10,26 +11,29 @@ namespace {
 
 constexpr const char *kHead = "value_head", *kHeadGradient = "value_gradient", *kHeadRounded = "value_rounded";
 
+const char* name_of(HeadKind kind) { return kind == HeadKind::kCritic ? "value_" : "reward_"; }
+
 }  // namespace
 
-ValueHead::ValueHead(size_t width, double learning_rate, Optimizer optimizer)
-    : width_(width), learning_rate_(learning_rate), optimizer_(std::move(optimizer)) {
+ValueHead::ValueHead(size_t width, double learning_rate, HeadKind kind, Optimizer optimizer)
+    : kind_(kind), width_(width), learning_rate_(learning_rate), optimizer_(std::move(optimizer)) {
   buffers_.add({.name = kHead, .elements = elements()});
   buffers_.add({.name = kHeadGradient, .elements = elements()});
   buffers_.add({.name = kHeadRounded, .elements = elements(), .dtype = model::DType::kBF16});  // unused
 }
 
-Result<ValueHead> ValueHead::create(int width, double learning_rate) {
+Result<ValueHead> ValueHead::create(int width, double learning_rate, HeadKind kind) {
   const auto count = static_cast<size_t>(width);
-  return ValueHead(count, learning_rate, TRY(Optimizer::create(count + 1, OptimizerSettings{})));
+  return ValueHead(count, learning_rate, kind, TRY(Optimizer::create(count + 1, OptimizerSettings{})));
 }
 
-double ValueHead::value(std::span<const float> state) const {
-  const auto head = buffers_.at(kHead).host<float>();
-  double value = head[width_];
-  for (size_t i = 0; i < width_; ++i) value += static_cast<double>(head[i]) * state[i];
-  return value;
+std::span<const float> ValueHead::numbers() const { return buffers_.at(kHead).host<float>(); }
+
+void ValueHead::set(std::span<const float> numbers) {
+  std::ranges::copy(numbers, buffers_.at(kHead).host<float>().begin());
 }
+
+double ValueHead::value(std::span<const float> state) const { return model::linear_value(numbers(), state); }
 
 void ValueHead::add_gradient(std::span<const float> state, double gradient, std::span<double> sum) const {
   for (size_t i = 0; i < width_; ++i) sum[i] += gradient * state[i];
@@ -41,20 +45,21 @@ void ValueHead::add_to_state(double gradient, std::span<float> sum) const {
   for (size_t i = 0; i < width_; ++i) sum[i] += static_cast<float>(gradient * head[i]);
 }
 
-Status ValueHead::step(kernels::Stream& stream, std::span<const double> gradient, int64_t number) {
+Status ValueHead::step(kernels::Stream& stream, std::span<const double> gradient, int64_t number, double schedule) {
   const Slice gradients = buffers_.at(kHeadGradient);
   std::ranges::transform(gradient, gradients.host<float>().begin(), [](double g) { return static_cast<float>(g); });
   return optimizer_.step(stream, {.gradients = gradients,
                                   .masters = buffers_.at(kHead),
                                   .weights = buffers_.at(kHeadRounded),
-                                  .learning_rate = static_cast<float>(learning_rate_),
+                                  .learning_rate = static_cast<float>(learning_rate_ * schedule),
                                   .number = number});
 }
 
 std::vector<Slice> ValueHead::state() {
   std::vector<Slice> slices = {buffers_.at(kHead)};
+  slices.front().name = name_of(kind_) + std::string("head");
   for (Slice slice : optimizer_.state()) {
-    slice.name = "value_" + slice.name;
+    slice.name = name_of(kind_) + slice.name;
     slices.push_back(std::move(slice));
   }
   return slices;

@@ -1,5 +1,6 @@
-// The critic of PPO: the value of the state before a token, a linear function of the hidden state that the model's head
-// reads, v = w . h + b. It begins at 0 and learns by AdamW at a rate of its own.
+// A linear function of the hidden state that the model's head reads, v = w . h + b: the critic of PPO, of the state
+// before a token, or the head of a reward model, of the state of the last one. It begins at 0 or where it is set to,
+// and learns by AdamW at a rate of its own.
 //
 // It is whole on every rank, and each moves it by the same gradient, in double until the step. Thread safety: none.
 #pragma once
@@ -17,9 +18,16 @@
 
 namespace tandem::trainer {
 
+enum class HeadKind : uint8_t { kCritic, kReward };
+
 class ValueHead {
  public:
-  static Result<ValueHead> create(int width, double learning_rate);
+  static Result<ValueHead> create(int width, double learning_rate, HeadKind kind = HeadKind::kCritic);
+
+  HeadKind kind() const { return kind_; }
+  // w, then b.
+  std::span<const float> numbers() const;
+  void set(std::span<const float> numbers);
 
   // Numbers of w and b together.
   size_t elements() const { return width_ + 1; }
@@ -29,17 +37,19 @@ class ValueHead {
   void add_gradient(std::span<const float> state, double gradient, std::span<double> sum) const;
   // Adds dLoss/dstate to `sum`, [width].
   void add_to_state(double gradient, std::span<float> sum) const;
-  // `number` counts from 1.
-  Status step(kernels::Stream& stream, std::span<const double> gradient, int64_t number);
+  // `number` counts from 1. The learning rate is multiplied by `schedule`.
+  Status step(kernels::Stream& stream, std::span<const double> gradient, int64_t number, double schedule = 1);
 
-  // The slices that a checkpoint stores: value_head, value_first_moments, value_second_moments, fp32.
+  // The slices that a checkpoint stores, fp32: value_head, value_first_moments, value_second_moments; of a reward
+  // model's reward_head and so on.
   std::vector<Slice> state();
-  // value_head.safetensors in the folder of a model: weight [1, width] and bias [1], fp32.
+  // Of a critic: value_head.safetensors in the folder of a model: weight [1, width] and bias [1], fp32.
   Status write(const fs::path& model) const;
 
  private:
-  ValueHead(size_t width, double learning_rate, Optimizer optimizer);
+  ValueHead(size_t width, double learning_rate, HeadKind kind, Optimizer optimizer);
 
+  HeadKind kind_;
   size_t width_;
   double learning_rate_;
   Optimizer optimizer_;

@@ -44,6 +44,7 @@ void drop_nulls(Json& message) {
 
 class ChatReader {
  public:
+  explicit ChatReader(Reading reading) : reading_(reading) {}
   Result<Chat> read(const Json& json) {
     const Json& messages = json["messages"];
     if (!messages.is_array() || messages.empty())
@@ -112,7 +113,7 @@ class ChatReader {
     if (calls == message.end() || calls->is_null() || (calls->is_array() && calls->empty())) {
       message.erase("tool_calls");
       const bool thought = message.contains("reasoning_content") || message.contains("reasoning");
-      if ((content.is_null() || content == "") && !thought)
+      if ((content.is_null() || content == "") && !thought && reading_ == Reading::kToLearn)
         return Status::invalid("says nothing: it has neither content nor tool_calls");
       if (content.is_null()) message["content"] = "";
       return {};
@@ -135,17 +136,18 @@ class ChatReader {
     const auto function = call.find("function");
     if (function == call.end() || !function->is_object()) return Status::invalid("has no function");
     const Json name = function->value("name", Json());
-    if (!name.is_string() || name == "") return Status::invalid("the function has no name");
+    const bool as_it_is = reading_ == Reading::kAsItIs;
+    if (!name.is_string() || (name == "" && !as_it_is)) return Status::invalid("the function has no name");
     Json arguments = function->value("arguments", Json());
     if (arguments.is_string()) {
       auto parsed = parse_json(arguments.get_ref<const std::string&>());
-      if (!parsed) {
+      if (!parsed && !as_it_is) {
         return Status::invalid(fmt::format("the arguments of {} are no JSON object: {}", name.get<std::string>(),
                                            parsed.error().message()));
       }
-      arguments = std::move(*parsed);
+      if (parsed) arguments = std::move(*parsed);
     }
-    if (!arguments.is_object())
+    if (!arguments.is_object() && !as_it_is)
       return Status::invalid(fmt::format("the arguments of {} are no JSON object", name.get<std::string>()));
     (*function)["arguments"] = std::move(arguments);
     if (const auto id = call.find("id"); id != call.end() && !id->is_null()) {
@@ -171,12 +173,13 @@ class ChatReader {
     return {};
   }
 
+  const Reading reading_;
   Chat chat_;
   std::set<std::string> call_ids_;
 };
 
 }  // namespace
 
-Result<Chat> read_chat(const Json& json) { return ChatReader().read(json); }
+Result<Chat> read_chat(const Json& json, Reading reading) { return ChatReader(reading).read(json); }
 
 }  // namespace tandem::trainer

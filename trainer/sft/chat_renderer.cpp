@@ -94,6 +94,18 @@ Chat with_empty_contents(Chat chat) {
   return chat;
 }
 
+// Whether there were any.
+bool erase_calls(Json& messages) {
+  bool any = false;
+  for (Json& message : messages) any = message.erase("tool_calls") > 0 || any;
+  return any;
+}
+
+Status with_hint_of_date(Status status) {
+  const bool date = status.message().find("strftime_now") != std::string::npos;
+  return date ? std::move(status).hint("set data.now, such as data.now=2026-01-31") : status;
+}
+
 // Calls and results as the workspace tasks have them: results that follow each other are one message.
 Chat with_calls_in_messages(const Chat& chat) {
   Chat written{.messages = Json::array(), .tools = Json(), .variables = chat.variables, .muted = {}, .numbers = {}};
@@ -172,29 +184,30 @@ Result<model::Rendered> ChatRenderer::render(const Chat& chat, size_t messages, 
   return template_.render(first, chat.tools, options);
 }
 
-Result<Sample> ChatRenderer::sample(const Chat& chat) const {
-  if (settings_.calls == CallWriting::kText) return sample_of(with_calls_in_messages(chat));
+Result<Sample> ChatRenderer::sample(const Chat& chat) const { return in_notation(chat, &ChatRenderer::sample_of); }
+
+Result<Sample> ChatRenderer::answered(const Chat& chat) const { return in_notation(chat, &ChatRenderer::answer_of); }
+
+Result<Sample> ChatRenderer::in_notation(const Chat& chat,
+                                         Result<Sample> (ChatRenderer::*make)(const Chat&) const) const {
+  if (settings_.calls == CallWriting::kText) return (this->*make)(with_calls_in_messages(chat));
   if (!chat.tools.is_null() && template_.source(true).find("tools") == std::string::npos) {
     return fail(Status::invalid("has tools, which the model's chat template does not write")
                     .hint("set data.tool_calls=text, and name the tools in the system message"));
   }
-  auto sample = sample_of(chat);
+  auto sample = (this->*make)(chat);
   const bool calls = std::any_of(chat.messages.begin(), chat.messages.end(),
                                  [](const Json& message) { return message.contains("tool_calls"); });
   if (sample || !calls) return sample;
   for (const Chat& notation : {with_empty_contents(chat), with_arguments_as_text(chat)}) {
-    if (auto other = sample_of(notation)) return other;
+    if (auto other = (this->*make)(notation)) return other;
   }
   return sample;
 }
 
 Result<Sample> ChatRenderer::sample_of(const Chat& chat) const {
   auto rendered = render(chat, chat.messages.size(), false);
-  if (!rendered) {
-    Status status = std::move(rendered).error();
-    const bool date = status.message().find("strftime_now") != std::string::npos;
-    return fail(date ? std::move(status).hint("set data.now, such as data.now=2026-01-31") : status);
-  }
+  if (!rendered) return fail(with_hint_of_date(std::move(rendered).error()));
   if (!rendered->displaced_spans.empty()) {
     return fail(
         Status::invalid("the template has {% generation %} within a macro, a filter or a set block: what it wrote "
@@ -264,6 +277,37 @@ std::vector<size_t> turns_of(const Chat& chat) {
 }
 
 }  // namespace
+
+Result<Sample> ChatRenderer::answer_of(const Chat& chat) const {
+  const auto turns = turns_of(chat);
+  if (turns.empty()) return fail(Status::invalid("has no message of the assistant"));
+  Json messages = Json::array();
+  for (size_t i = 0; i <= turns.back(); ++i) messages.push_back(chat.messages[i]);
+  model::RenderOptions options;
+  options.variables = chat.variables;
+  options.now = settings_.now;
+  options.special_in_content = model::SpecialInContent::kText;
+  auto rendered = template_.render_ids(tokenizer_, messages, chat.tools, options);
+  if (!rendered) return fail(with_hint_of_date(std::move(rendered).error()));
+  if (erase_calls(messages)) {
+    const auto without = template_.render_ids(tokenizer_, messages, chat.tools, options);
+    if (without && without->text == rendered->text) {
+      return fail(Status::invalid("the model's chat template does not write tool calls")
+                      .hint("train the reward model with data.tool_calls=text, which writes them into the messages"));
+    }
+  }
+  std::vector<int32_t> tokens(rendered->ids.begin(), rendered->ids.end());
+  // Behind the end token templates write line breaks, which nobody says.
+  size_t end = tokens.size();
+  while (end > 0 && !is_end(tokens[end - 1]) && trim(tokenizer_.decode(std::span(tokens).subspan(end - 1, 1))).empty())
+    --end;
+  if (end > 0 && is_end(tokens[end - 1])) tokens.resize(end);
+  if (tokens.size() < 2) return fail(Status::invalid("the template writes nothing of what the assistant says"));
+  Sample sample{.tokens = std::move(tokens), .trained = {}, .logprobs = {}, .versions = {}};
+  sample.trained.assign(sample.tokens.size(), 0);
+  sample.trained.back() = 1;
+  return sample;
+}
 
 Status ChatRenderer::mark_blocks(const Chat& chat, const Whole& whole, Sample& sample) const {
   const auto turns = turns_of(chat);

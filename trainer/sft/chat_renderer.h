@@ -44,6 +44,11 @@ class ChatRenderer {
   // kInvalid says which message is the trouble.
   Result<Sample> sample(const Chat& chat) const;
 
+  // What a reward model reads: the conversation up to its last message of the assistant, with the end token of that as
+  // its last token and as the one that is trained. Where the template ends a message with none, the last token of all.
+  // The text of a special token within a message is text. kInvalid where the template passes over calls or tools.
+  Result<Sample> answered(const Chat& chat) const;
+
   // The sample as text, for people.
   std::vector<TokenRun> runs_of(const Sample& sample) const;
   // Whether the last token that is trained is one that ends the model's turn: else it does not learn to end.
@@ -64,6 +69,10 @@ class ChatRenderer {
   bool is_end(int32_t token) const;
   Result<model::Rendered> render(const Chat& chat, size_t messages, bool open_turn) const;
   Result<Sample> sample_of(const Chat& chat) const;
+  Result<Sample> answer_of(const Chat& chat) const;
+  // `make` of the chat as the settings have calls written, and where it fails of the notations that templates of some
+  // models want.
+  Result<Sample> in_notation(const Chat& chat, Result<Sample> (ChatRenderer::*make)(const Chat&) const) const;
   Status mark_blocks(const Chat& chat, const Whole& whole, Sample& sample) const;
   Status mark_turns(const Chat& chat, const Whole& whole, Sample& sample) const;
   Result<Turn> find_turn(const Chat& chat, size_t message, size_t before, const Whole& whole) const;

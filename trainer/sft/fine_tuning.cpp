@@ -92,13 +92,13 @@ class FineTuning {
         learner_(std::move(learner)),
         order_(order_of(settings, samples)) {
     result_.steps = planned_steps(settings, samples);
-    for (const auto& [sample, place] : samples.validation) validation_.push_back(sample);
+    for (const PlacedSample& placed : samples.validation) validation_.push_back(placed.sample);
   }
 
   Result<FineTuningResult> run() {
     TRY(make_directories(settings_.folder / "checkpoints"));
     for (const auto& folder : {settings_.folder, settings_.folder / "checkpoints"}) sweep_unfinished(folder);
-    if (samples_.pairs) {
+    if (samples_.pairs && !settings_.reward) {
       auto sums = TRY(reference_sums(settings_.folder / kReferenceFile, samples_, learner_, tell_, stop_));
       if (!sums) {
         result_.end = FineTuningEnd::kInterrupted;
@@ -161,7 +161,9 @@ class FineTuning {
   Status take_step() {
     const auto start = std::chrono::steady_clock::now();
     const auto step = order_.step(result_.step + 1);
-    auto metrics = samples_.pairs ? prefer(step.samples) : imitate(step.samples);
+    auto metrics = settings_.reward ? learn_rewards(step.samples)
+                   : samples_.pairs ? prefer(step.samples)
+                                    : imitate(step.samples);
     if (!metrics) return Status(metrics.error()).hint("a lower trainer.learning_rate may help");
     result_.step = learner_.steps();
     const double seconds = seconds_since(start);
@@ -199,6 +201,17 @@ class FineTuning {
     return learner_.prefer(answers, reference, settings_.preference);
   }
 
+  Result<StepMetrics> learn_rewards(std::span<const uint32_t> pairs) {
+    std::vector<Sample> answers;
+    for (const uint32_t pair : pairs) {
+      for (const size_t index : {2 * size_t{pair}, 2 * size_t{pair} + 1})
+        answers.push_back(samples_.train[index].sample);
+    }
+    std::vector<double> margins;
+    for (const uint32_t pair : pairs) margins.push_back(samples_.train[2 * size_t{pair}].margin);
+    return learner_.learn_rewards(answers, margins, settings_.reward->loss);
+  }
+
   bool validation_due() const {
     return !validation_.empty() && result_.step > 0 && result_.validations.last_step != result_.step &&
            (result_.step % settings_.validate_every == 0 || result_.step == result_.steps);
@@ -208,19 +221,25 @@ class FineTuning {
   // Nothing is known, and nothing said, where it was interrupted.
   Status validate() {
     const auto start = std::chrono::steady_clock::now();
-    std::vector<double> sums, tokens;
+    std::vector<double> sums, tokens;  // or rewards
     for (size_t begin = 0; begin < validation_.size(); begin += kValidatedAtOnce) {
       if (stop_.stop_requested()) return {};
       const auto part =
           std::span(validation_).subspan(begin, std::min<size_t>(kValidatedAtOnce, validation_.size() - begin));
-      const auto found = TRY(learner_.sums_of_logprobs(part));
+      const auto found = TRY(settings_.reward ? learner_.rewards(part) : learner_.sums_of_logprobs(part));
       sums.insert(sums.end(), found.begin(), found.end());
       for (const Sample& sample : part) tokens.push_back(trained_tokens(std::span(&sample, 1)));
     }
     const double counted = std::accumulate(tokens.begin(), tokens.end(), 0.0);
     double loss = -std::accumulate(sums.begin(), sums.end(), 0.0) / counted;
     Json of_pairs = Json::object();
-    if (samples_.pairs) {
+    if (settings_.reward) {
+      std::vector<double> margins;
+      for (size_t i = 0; i < samples_.validation.size(); i += 2) margins.push_back(samples_.validation[i].margin);
+      const RewardLosses pairs = reward_loss(sums, margins, settings_.reward->loss);
+      loss = pairs.loss;
+      of_pairs = {{"accuracy", pairs.accuracy}, {"margin", pairs.margin}, {"reward", pairs.mean_reward()}};
+    } else if (samples_.pairs) {
       const PairLosses pairs = preference_loss(sums, reference_.validation, tokens, settings_.preference);
       loss = pairs.loss;
       of_pairs = {{"accuracy", pairs.accuracy}, {"margin", pairs.margin}};
@@ -328,7 +347,13 @@ int64_t planned_steps(const FineTuningSettings& settings, const SampleSet& sampl
 }
 
 Result<Learner> make_learner(const FineTuningSettings& settings) {
-  return Learner::create(TRY(model::load_weights(settings.model, true)), settings.place, settings.optimizer);
+  auto learner =
+      TRY(Learner::create(TRY(model::load_weights(settings.model, true)), settings.place, settings.optimizer));
+  if (settings.reward) {
+    const auto head = TRY(model::read_reward_head(settings.model, learner.weights().config().width));
+    TRY(learner.keep_reward_head(settings.reward->learning_rate, head, settings.reward->notes));
+  }
+  return learner;
 }
 
 Result<FineTuningResult> fine_tune(const FineTuningSettings& settings, const SampleSet& samples, Learner learner,

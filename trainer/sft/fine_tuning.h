@@ -1,17 +1,21 @@
 // Training on samples of transcripts, or on pairs of answers of which one is preferred: steps, validation, the best
-// model, checkpoints, and the model at the end.
+// model, checkpoints, and the model at the end. Of pairs also a reward model, whose samples end with the token that
+// rewards are read at (SampleSetSettings::rewards).
 //
 // The result is a function of the settings, the samples and the model alone: a training that was interrupted and goes
 // on ends with the same bits, with any number of threads.
 //
 // In its folder: `checkpoints/` (trainer/learn/checkpoints.h), `best_N/` (the model of the best validation so far),
-// `metrics.jsonl` (a line a step and a validation) and of pairs `reference.jsonl` (reference_sums.h). Checkpoints and
-// `best_N` go when the model is written.
+// `metrics.jsonl` (a line a step and a validation) and of a policy's pairs `reference.jsonl` (reference_sums.h).
+// Checkpoints and `best_N` go when the model is written.
 #pragma once
 
 #include <functional>
 #include <limits>
+#include <map>
+#include <optional>
 #include <stop_token>
+#include <string>
 
 #include "base/json.h"
 #include "trainer/learn/learner.h"
@@ -32,7 +36,14 @@ struct FineTuningSettings {
   int checkpoint_every = 100;
   uint64_t seed = 1;
   model::Place place;         // where it computes
-  PreferenceLoss preference;  // of pairs
+  PreferenceLoss preference;  // of pairs, where there is no `reward`
+  // Of pairs: a reward model is trained, and not a policy.
+  struct Reward {
+    RewardLoss loss;
+    double learning_rate = 1e-3;               // of the head
+    std::map<std::string, std::string> notes;  // model::RewardHead
+  };
+  std::optional<Reward> reward;
 };
 
 // The validations so far. Pure.
@@ -56,7 +67,8 @@ struct FineTuningResult {
   Validations validations;
 };
 
-// The model with what makes it learn. kInvalid where the settings do not go with the model.
+// The model with what makes it learn; a reward model goes on with the head that it has. kInvalid where the settings do
+// not go with the model.
 Result<Learner> make_learner(const FineTuningSettings& settings);
 
 // How many steps it is, before any is taken.

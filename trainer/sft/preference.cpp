@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "base/text.h"
 
@@ -11,8 +12,9 @@ namespace tandem::trainer {
 
 namespace {
 
-constexpr std::array<std::string_view, 6> kPreferenceKeys = {"prompt", "chosen",   "rejected",
-                                                             "tools",  "messages", "chat_template_kwargs"};
+constexpr std::array<std::string_view, 7> kPreferenceKeys = {
+    "prompt", "chosen", "rejected", "tools", "messages", "chat_template_kwargs", "margin"};
+constexpr double kLargestMargin = 1e6;
 
 bool is_assistants(const Json& message) { return message.is_object() && message.value("role", Json()) == "assistant"; }
 
@@ -88,6 +90,15 @@ Result<Preference> read_preference(const Json& json) {
   }
   return Preference{TRY(chat_of(json, std::move(chosen), begin, "chosen")),
                     TRY(chat_of(json, std::move(rejected), begin, "rejected"))};
+}
+
+Result<std::optional<double>> read_margin(const Json& json) {
+  const Json margin = json.is_object() ? json.value("margin", Json()) : Json();
+  if (margin.is_null()) return std::optional<double>();
+  if (margin.is_number() && std::abs(margin.get<double>()) <= kLargestMargin)
+    return std::optional(margin.get<double>());
+  return fail(
+      Status::invalid(fmt::format("margin is {}, not a number within {:.0f}", dump_json(margin), kLargestMargin)));
 }
 
 }  // namespace tandem::trainer

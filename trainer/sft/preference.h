@@ -20,5 +20,8 @@ struct Preference {
 
 // kInvalid says what is wrong, with the message where there is one: "chosen messages[1] (tool): ...".
 Result<Preference> read_preference(const Json& json);
+// `margin` of a line: by how much the reward of the chosen answer is to be above the other's; nothing where it says
+// none.
+Result<std::optional<double>> read_margin(const Json& json);
 
 }  // namespace tandem::trainer

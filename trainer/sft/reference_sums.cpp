@@ -46,7 +46,7 @@ Result<std::optional<ReferenceSums>> reference_sums(const fs::path& file, const 
                                                     const std::stop_token& stop) {
   std::vector<const Sample*> all;
   for (const auto* side : {&samples.train, &samples.validation}) {
-    for (const auto& [sample, place] : *side) all.push_back(&sample);
+    for (const PlacedSample& placed : *side) all.push_back(&placed.sample);
   }
   const std::string digest = samples.digest().hex();
   const auto next_sums = [&](size_t begin) -> Result<std::vector<double>> {

@@ -28,6 +28,23 @@ Sample tokens_of(Episode episode) {
           .later_segments = std::move(episode.later_segments)};
 }
 
+// What was sampled as a reward model reads it: the segment of the last token that was sampled, up to that token.
+void end_with_reward(Sample& sample) {
+  auto end = static_cast<size_t>(std::ranges::find(sample.trained.rbegin(), sample.trained.rend(), 1).base() -
+                                 sample.trained.begin());
+  size_t begin = 0;
+  for (const uint32_t later : sample.later_segments) begin = later < end ? later : begin;
+  const auto part = [&](auto& values) {
+    values.erase(values.begin() + static_cast<ptrdiff_t>(end), values.end());
+    values.erase(values.begin(), values.begin() + static_cast<ptrdiff_t>(begin));
+  };
+  part(sample.tokens);
+  part(sample.trained);
+  sample.later_segments.clear();
+  std::ranges::fill(sample.trained, 0);
+  sample.trained.back() = 1;
+}
+
 std::string_view bytes_of(const auto& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(values[0])};
 }
@@ -38,8 +55,10 @@ Digest SampleSet::digest() const {
   std::string digests;
   for (const auto* samples : {&train, &validation}) {
     digests += fmt::format("{}:", samples->size());
-    for (const auto& [sample, place] : *samples)
+    for (const auto& [sample, place, margin] : *samples) {
       digests += digest_of(bytes_of(sample.tokens)).hex() + digest_of(bytes_of(sample.trained)).hex();
+      if (margin != 0) digests += fmt::format(" margin {};", margin);
+    }
   }
   return digest_of(digests);
 }
@@ -90,11 +109,21 @@ void SampleReader::add_pair(const std::string& place, const Json& json, Purpose 
   if (!pair) return pass_over(Status(pair.error()).at(place).to_string());
   std::vector<Sample> samples;
   for (const auto& [name, chat] : {std::pair{"chosen", &pair->chosen}, {"rejected", &pair->rejected}}) {
-    auto sample = renderer_.sample(*chat);
+    auto sample = settings_.rewards ? renderer_.answered(*chat) : renderer_.sample(*chat);
     if (!sample) return pass_over(Status(sample.error()).at(name).at(place).to_string());
     samples.push_back(std::move(*sample));
   }
-  keep(place, std::move(samples), digest_of(dump_json(json)), purpose);
+  if (settings_.rewards && samples[0].tokens == samples[1].tokens) {
+    return pass_over(place + ": both answers are the same tokens up to the last message of the assistant: no reward " +
+                     "can tell them apart");
+  }
+  double margin = settings_.margin;
+  if (settings_.rewards) {
+    const auto own = read_margin(json);
+    if (!own) return pass_over(Status(own.error()).at(place).to_string());
+    margin = own->value_or(margin);
+  }
+  keep(place, std::move(samples), digest_of(dump_json(json)), purpose, margin);
 }
 
 void SampleReader::add_episode(const std::string& place, Episode episode, Purpose purpose) {
@@ -122,7 +151,12 @@ void SampleReader::add_pair(const std::string& place, Episode chosen, Episode re
     const auto first = std::ranges::find(chosen.sampled, 1);
     const auto prompt = std::span(chosen.tokens).first(static_cast<size_t>(first - chosen.sampled.begin()));
     const Digest content = digest_of(bytes_of(prompt));
-    keep(place, {tokens_of(std::move(chosen)), tokens_of(std::move(rejected))}, content, purpose);
+    std::vector<Sample> answers = {tokens_of(std::move(chosen)), tokens_of(std::move(rejected))};
+    if (settings_.rewards) std::ranges::for_each(answers, end_with_reward);
+    // Before its only token there is nothing.
+    if (std::ranges::any_of(answers, [](const Sample& answer) { return answer.tokens.size() < 2; }))
+      return pass_over(place + kNothingSampled);
+    keep(place, std::move(answers), content, purpose, settings_.margin);
   }
 }
 
@@ -135,7 +169,8 @@ std::string SampleReader::mistake_of(const Sample& sample) const {
                      vocabulary - 1);
 }
 
-void SampleReader::keep(const std::string& place, std::vector<Sample> samples, const Digest& content, Purpose purpose) {
+void SampleReader::keep(const std::string& place, std::vector<Sample> samples, const Digest& content, Purpose purpose,
+                        double margin) {
   int64_t longest = 0;
   for (const Sample& sample : samples) {
     if (const auto mistake = mistake_of(sample); !mistake.empty()) return pass_over(place + ": " + mistake);
@@ -152,7 +187,7 @@ void SampleReader::keep(const std::string& place, std::vector<Sample> samples, c
     if (!sample.trained.empty()) sample.trained[0] = 0;
     for (const uint32_t begin : sample.later_segments) sample.trained[begin] = 0;
     tokens_ += static_cast<int64_t>(sample.tokens.size());
-    without_end = without_end || !renderer_.ends_its_turn(sample);
+    without_end = without_end || (!settings_.rewards && !renderer_.ends_its_turn(sample));
   }
   if (tokens_ > kMostTokens) return;  // told at the end
   set_.without_end += without_end;
@@ -164,7 +199,7 @@ void SampleReader::keep(const std::string& place, std::vector<Sample> samples, c
   const uint64_t group = side.size();
   for (Sample& sample : samples) {
     if (settings_.pairs) sample.group = group;
-    side.push_back({std::move(sample), place});
+    side.push_back({std::move(sample), place, margin});
   }
 }
 

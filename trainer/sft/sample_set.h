@@ -23,12 +23,15 @@ struct SampleSetSettings {
   double min_reward = 1;        // of episodes; others are left out
   double validation_share = 0;  // of what is read for training
   OnMistake on_mistake = OnMistake::kStop;
-  bool pairs = false;  // lines are pairs of answers (preference.h)
+  bool pairs = false;    // lines are pairs of answers (preference.h)
+  bool rewards = false;  // of pairs: samples end with the token that a reward model reads
+  double margin = 0;     // of pairs that say none
 };
 
 struct PlacedSample {
   Sample sample;
   std::string place;  // "chats.jsonl:12"
+  double margin = 0;  // of a pair, with its preferred answer (reward_loss.h)
 };
 
 struct SampleSet {
@@ -44,7 +47,7 @@ struct SampleSet {
   int64_t without_end = 0;            // not left out: what is trained last is not an end token of the model
   int64_t files = 0;
 
-  // The digest of the tokens and masks of all samples in order: what a resumed training must find again.
+  // The digest of the tokens, masks and margins of all samples in order: what a resumed training must find again.
   Digest digest() const;
 };
 
@@ -73,7 +76,8 @@ class SampleReader {
   void add_line(const std::string& place, const Json& json, Purpose purpose);
   void add_pair(const std::string& place, const Json& json, Purpose purpose);
   // A sample, or the two of a pair: both or none.
-  void keep(const std::string& place, std::vector<Sample> samples, const Digest& content, Purpose purpose);
+  void keep(const std::string& place, std::vector<Sample> samples, const Digest& content, Purpose purpose,
+            double margin = 0);
   // What is wrong with its tokens; empty: nothing.
   std::string mistake_of(const Sample& sample) const;
 

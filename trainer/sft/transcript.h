@@ -42,8 +42,12 @@ using Transcript = std::variant<Chat, Episode>;
 // kInvalid says what is wrong, with the message where there is one: "messages[3] (assistant): ...".
 Result<Transcript> read_transcript(const Json& json);
 
+// kAsItIs: a conversation that is looked at and not learned from, where the assistant may say nothing, and call tools
+// with what is no JSON object.
+enum class Reading : uint8_t { kToLearn, kAsItIs };
+
 // The parts of it.
-Result<Chat> read_chat(const Json& json);        // {"messages": [..], "tools": [..]}
+Result<Chat> read_chat(const Json& json, Reading reading = Reading::kToLearn);  // {"messages": [..], "tools": [..]}
 Result<Chat> read_atif(const Json& json);        // {"schema_version": "ATIF-v1.7", "steps": [..]}
 Result<Episode> read_episode(const Json& json);  // {"tokens": [..], "sampled": [..], "reward": ..}
 
