@@ -10,6 +10,7 @@
 #include "tests/cli/scripted_server.h"
 #include "tests/envs/sandbox_fixture.h"
 #include "tests/envs/scratch.h"
+#include "wire/json_request.h"
 
 namespace tandem::envs {
 namespace {
@@ -276,9 +277,10 @@ TEST(RewardHttp, slow_dead_and_oversize_ones_are_errors) {
 }
 
 TEST(RewardKeys, are_in_one_place_and_named_where_they_are_missing) {
-  EXPECT_EQ(*read_reward_key("", ""), "");
-  EXPECT_THAT(read_reward_key("TANDEM_NO_SUCH_VARIABLE", "").error().message(), HasSubstr("TANDEM_NO_SUCH_VARIABLE"));
-  EXPECT_EQ(read_reward_key("A", "b").error().code(), Code::kInvalid);
+  EXPECT_EQ(*wire::read_server_key("", ""), "");
+  EXPECT_THAT(wire::read_server_key("TANDEM_NO_SUCH_VARIABLE", "").error().message(),
+              HasSubstr("TANDEM_NO_SUCH_VARIABLE"));
+  EXPECT_EQ(wire::read_server_key("A", "b").error().code(), Code::kInvalid);
 }
 
 class RewardInSandbox : public SandboxTest {
