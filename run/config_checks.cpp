@@ -16,6 +16,7 @@
 #include "run/parallel_kinds.h"
 #include "run/rewards.h"
 #include "run/spread.h"
+#include "run/teacher.h"
 #include "trainer/learn/slots.h"
 #include "wire/address.h"
 
@@ -193,6 +194,7 @@ Status check(const RunConfig& c) {
     if (const auto profile = profile_of(c); tools && !profile) must(profile.error());
   }
   for (const auto& mistake : reward_mistakes(c)) mistakes.push_back(mistake);
+  for (auto& mistake : teacher_mistakes(c)) mistakes.push_back(std::move(mistake));
   if (!c.run.disk_limit.empty()) must(of(bytes_from(c.run.disk_limit), "run.disk_limit"));
   const auto external = envs::parse_environments(c.env.external);
   must(of(external, "env.external"));
