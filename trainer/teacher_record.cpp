@@ -110,11 +110,11 @@ Status parse_teacher_record(std::string_view bytes, uint64_t step, std::span<Sam
   if (payload.size() % sizeof(float) != 0 || payload.size() / sizeof(float) != number("values"))
     return damaged("it is cut short");
   if (word("digest") != digest_of(payload).hex()) return damaged("its digest is another");
-  if (number("step") != step) return Status::invalid(fmt::format("is of another step than {}", step));
+  if (number("step") != step) return Status::corrupt(fmt::format("is of another step than {}", step));
   size_t wanted = 0;
   visit_trained(samples, [&](size_t, size_t) { ++wanted; });
   if (word("batch") != digest_of_samples(samples) || wanted != number("values"))
-    return Status::invalid("is of other samples than the step has");
+    return Status::corrupt("is of other samples than the step has");
   std::vector<float> values(wanted);
   if (wanted > 0) std::memcpy(values.data(), payload.data(), payload.size());
   if (!std::ranges::all_of(values, [](float value) { return std::isfinite(value); }))

@@ -37,8 +37,8 @@ void put_answers(const TeacherQuestions& questions, std::span<const std::vector<
                  std::span<Sample> samples);
 
 Status write_teacher_record(const fs::path& run_dir, uint64_t step, std::span<const Sample> samples);
-// Sets teacher_logprobs of the samples. kNotFound where the step has no record, kInvalid where it is of other samples
-// or of a newer format, kCorrupt where it is damaged.
+// Sets teacher_logprobs of the samples. kNotFound where the step has no record, kInvalid where it is of a newer format,
+// kCorrupt where it is damaged, or of other samples.
 Status read_teacher_record(const fs::path& run_dir, uint64_t step, std::span<Sample> samples);
 // The same of bytes.
 Status parse_teacher_record(std::string_view bytes, uint64_t step, std::span<Sample> samples);

@@ -51,10 +51,10 @@ TEST(TeacherRecord, a_step_has_what_was_said_of_its_samples_and_of_no_others) {
   auto others = asked_samples();
   others[1].tokens[0] = 2;
   const Status other = read_teacher_record(scratch.path, 4, others);
-  EXPECT_EQ(other.code(), Code::kInvalid);
+  EXPECT_EQ(other.code(), Code::kCorrupt);
   EXPECT_THAT(other.message(), HasSubstr("is of other samples"));
   others.pop_back();
-  EXPECT_EQ(read_teacher_record(scratch.path, 4, others).code(), Code::kInvalid);
+  EXPECT_EQ(read_teacher_record(scratch.path, 4, others).code(), Code::kCorrupt);
   fs::rename(scratch.path / teacher_record_name(4), scratch.path / teacher_record_name(5));
   EXPECT_THAT(read_teacher_record(scratch.path, 5, samples).message(), HasSubstr("of another step"));
 }
