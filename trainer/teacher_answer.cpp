@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/json.h"
 #include "base/utf8.h"
@@ -34,22 +35,22 @@ Result<Json> choice_of(std::string_view answer) {
   const Json& choices = member(*json, "choices");
   if (!choices.is_array() || choices.size() != 1 || !choices.at(0).is_object())
     return corrupt("answered without \"choices\" of one object");
-  Json choice = choices.at(0);
+  Json choice = std::move(json->at("choices").at(0));
   // Some servers have it beside the choices.
   if (!member(*json, "prompt_logprobs").is_null() && member(choice, "prompt_logprobs").is_null())
     choice["prompt_logprobs"] = json->at("prompt_logprobs");
   return choice;
 }
 
-// The list with an entry a token, the first of which is null.
-Result<Json> entries_of(TeacherForm form, const Json& choice) {
+// The list with an entry a token, the first of which is null; a part of `choice`.
+Result<const Json*> entries_of(TeacherForm form, const Json& choice) {
   const bool echoes = form == TeacherForm::kEcho;
   const char* const name = echoes ? "logprobs.token_logprobs" : "prompt_logprobs";
   const Json& list = echoes ? member(member(choice, "logprobs"), "token_logprobs") : member(choice, "prompt_logprobs");
   if (!list.is_array()) return corrupt(fmt::format("answered without a list \"{}\"", name));
   if (list.size() == 0 || !list.at(0).is_null())
     return corrupt(fmt::format("answered a \"{}\" that does not begin with null", name));
-  return list;
+  return &list;
 }
 
 Result<float> logprob_of(const Json& value, size_t at, std::string_view what) {
@@ -135,7 +136,8 @@ size_t largest_teacher_answer(size_t tokens) { return kAnswerHead + tokens * kAn
 
 Result<std::vector<float>> read_teacher_logprobs(TeacherForm form, std::string_view answer,
                                                  std::span<const int32_t> tokens) {
-  const Json entries = TRY(entries_of(form, TRY(choice_of(answer))));
+  const Json choice = TRY(choice_of(answer));
+  const Json& entries = *TRY(entries_of(form, choice));
   if (entries.size() != tokens.size())
     return corrupt(
         fmt::format("answered logprobs of {} tokens, and was asked about {}", entries.size(), tokens.size()));
@@ -157,7 +159,7 @@ Result<std::vector<float>> read_teacher_logprobs(TeacherForm form, std::string_v
 Status check_teacher_tokens(TeacherForm form, std::string_view answer, const std::string& text,
                             const model::Tokenizer& tokenizer) {
   const Json choice = TRY(choice_of(answer));
-  const Json entries = TRY(entries_of(form, choice));
+  const Json& entries = *TRY(entries_of(form, choice));
   const Json& pieces = form == TeacherForm::kEcho ? member(member(choice, "logprobs"), "tokens") : entries;
   const auto is_text = [](const Json& piece) { return piece.is_string(); };
   if (form == TeacherForm::kEcho &&
@@ -181,7 +183,7 @@ Status check_teacher_tokens(TeacherForm form, std::string_view answer, const std
 Status check_teacher_names(TeacherForm form, std::string_view answer, std::span<const int32_t> tokens,
                            const model::Tokenizer& tokenizer) {
   const Json choice = TRY(choice_of(answer));
-  const Json entries = TRY(entries_of(form, choice));
+  const Json& entries = *TRY(entries_of(form, choice));
   TRY(read_teacher_logprobs(form, answer, tokens));
   for (size_t i = 1; i < tokens.size() && form != TeacherForm::kEcho; ++i) {
     const Json& said = member(entry_of(entries, i, tokens[i]), "decoded_token");

@@ -5,6 +5,8 @@
 #include <memory>
 
 #include "tests/cli/run_fixture.h"
+#include "trainer/teacher_answer.h"
+#include "wire/json_request.h"
 
 namespace tandem {
 namespace {
@@ -127,6 +129,24 @@ TEST_F(TeacherEndpointRun, ends_with_the_reason_when_the_teacher_goes_and_goes_o
   EXPECT_EQ(export_digest(cut), export_digest(whole));
   expect_nothing_trained_twice(cut);
   expect_nothing_left(cut);
+}
+
+TEST_F(TeacherEndpointRun, the_server_says_the_same_bits_in_each_form_and_at_any_temperature) {
+  serve(root() / "model");
+  const std::vector<int32_t> tokens = {40, 41, 42, 7, 300, 301, 9};
+  const auto ask = [&](trainer::TeacherForm form, double temperature) {
+    Json body = *parse_json(trainer::teacher_request(form, "big", tokens));
+    body["temperature"] = temperature;
+    const auto answer = wire::request_json({.url = url_ + "/completions", .body = dump_json(body), .seconds = 120});
+    EXPECT_TRUE(answer) << answer.error().message();
+    return trainer::read_teacher_logprobs(form, answer.value_or(""), tokens).value_or(std::vector<float>());
+  };
+  const auto expected = ask(trainer::TeacherForm::kPromptLogprobs, 1);
+  ASSERT_EQ(expected.size(), tokens.size());
+  for (const auto form : trainer::kTeacherForms) {
+    EXPECT_EQ(ask(form, 1), expected) << to_string(form);
+    EXPECT_EQ(ask(form, 0.3), expected) << to_string(form);
+  }
 }
 
 TEST_F(TeacherEndpointRun, a_dry_run_says_whether_it_can_teach) {
