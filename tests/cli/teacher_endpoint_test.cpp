@@ -128,6 +128,8 @@ TEST_F(TeacherEndpointRun, ends_with_the_reason_when_the_teacher_goes_and_goes_o
   ASSERT_EQ(run({"algorithm.teacher.url=" + url_}, cut, true), 0) << said();
   EXPECT_EQ(export_digest(cut), export_digest(whole));
   expect_nothing_trained_twice(cut);
+  kill_server();
+  ASSERT_EQ(tandem({"replay", cut.string(), "--step", "24"}), 0) << said();
   expect_nothing_left(cut);
 }
 
