@@ -10,7 +10,6 @@
 #include "tests/cli/scripted_server.h"
 #include "tests/envs/sandbox_fixture.h"
 #include "tests/envs/scratch.h"
-#include "wire/json_request.h"
 
 namespace tandem::envs {
 namespace {
@@ -274,13 +273,6 @@ TEST(RewardHttp, slow_dead_and_oversize_ones_are_errors) {
   EXPECT_FALSE(answer_of(settings).has_value());
   server.answer({200, {}, std::string(100'000, ' ') + R"({"terms": {"a": 1}})"});
   EXPECT_EQ(answer_of(settings).error().code(), Code::kExhausted);
-}
-
-TEST(RewardKeys, are_in_one_place_and_named_where_they_are_missing) {
-  EXPECT_EQ(*wire::read_server_key("", ""), "");
-  EXPECT_THAT(wire::read_server_key("TANDEM_NO_SUCH_VARIABLE", "").error().message(),
-              HasSubstr("TANDEM_NO_SUCH_VARIABLE"));
-  EXPECT_EQ(wire::read_server_key("A", "b").error().code(), Code::kInvalid);
 }
 
 class RewardInSandbox : public SandboxTest {
