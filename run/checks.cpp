@@ -31,6 +31,7 @@
 #include "run/rewards.h"
 #include "run/run_step.h"
 #include "run/tasks.h"
+#include "run/teacher.h"
 #include "trainer/learn/low_rank.h"
 #include "trainer/learn/teacher.h"
 
@@ -153,6 +154,7 @@ Status check_inputs(const RunConfig& config) {
                                          config.rollout.max_tokens, model.max_positions));
     }
   }
+  if (config.algorithm.teacher.is_remote()) TRY(teacher_key(config));
   if (Status taught = check_teacher_of(config); !taught) return std::move(taught).at("algorithm.teacher.path");
   if (!has_local_env(config)) return {};
   if (const auto foreign = TRY(foreign_environments_of(config))) {

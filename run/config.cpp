@@ -64,9 +64,11 @@ Status check_algorithm(const trainer::Algorithm& algorithm) {
     return Status::invalid(
         "algorithm.correction.kind: the ratio of dppo is taken against the sampler already; leave it at none");
   }
-  if (algorithm.advantage == AdvantageKind::kDistill && algorithm.teacher.path.empty()) {
+  if (algorithm.advantage == AdvantageKind::kDistill && !algorithm.teacher.any()) {
     return Status::invalid("algorithm.advantage: distill needs a model that teaches")
-        .hint("algorithm.teacher.path names a directory, or a step of a run: RUN@last");
+        .hint(
+            "algorithm.teacher.path names a directory, or a step of a run: RUN@last; algorithm.teacher.url an "
+            "endpoint");
   }
   return {};
 }
@@ -120,7 +122,7 @@ Result<rollout::RunPlan> plan_of(const RunConfig& c, const fs::path& run_dir) {
     plan.branch = {.ways = branch.ways, .first_turn = branch.first_turn, .last_turn = branch.last_turn};
   // Where the trainer makes the advantages, rewards go to it.
   if (const auto algorithm = algorithm_of(c)) set_advantages(*algorithm, plan);
-  plan.all_groups = !c.algorithm.teacher.path.empty();
+  plan.all_groups = c.algorithm.teacher.any();
   if (!plan.all_groups) plan.dynamic_sampling = dynamic_sampling_of(c);
   plan.leave_out_truncated = c.trainer.leave_out_truncated;
   if (c.tasks.path.empty()) {
@@ -168,7 +170,7 @@ Result<size_t> kept_checkpoints(const RunConfig& c) {
 std::vector<std::string> alarms_off_of(const RunConfig& c) {
   std::vector<std::string> off = c.run.alarms_off;
   if (c.rollout.on_new_version == "keep") off.emplace_back("mismatch");
-  if (!c.algorithm.teacher.path.empty()) off.emplace_back("no_signal");
+  if (c.algorithm.teacher.any()) off.emplace_back("no_signal");
   return off;
 }
 

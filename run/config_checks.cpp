@@ -16,6 +16,7 @@
 #include "run/parallel_kinds.h"
 #include "run/rewards.h"
 #include "run/spread.h"
+#include "run/teacher.h"
 #include "trainer/learn/slots.h"
 #include "wire/address.h"
 
@@ -210,6 +211,7 @@ Status check(const RunConfig& c) {
     if (const auto profile = profile_of(c); tools && !profile) must(profile.error());
   }
   for (const auto& mistake : reward_mistakes(c)) mistakes.push_back(mistake);
+  for (auto& mistake : teacher_mistakes(c)) mistakes.push_back(std::move(mistake));
   if (!c.run.disk_limit.empty()) must(of(bytes_from(c.run.disk_limit), "run.disk_limit"));
   const auto external = envs::parse_environments(c.env.external);
   must(of(external, "env.external"));
@@ -269,6 +271,12 @@ Status check(const RunConfig& c) {
     return std::string(
         "trainer.group_size is 1, and an episode is compared with others of its group: make it 2 or more, or let a "
         "teacher say what is better (algorithm.advantage: distill)");
+  });
+  const bool has_teacher = c.algorithm.teacher.any();
+  refuse(c.algorithm.shuffle_rewards && has_teacher, [] {
+    return std::string(
+        "algorithm.shuffle_rewards shuffles rewards alone, and the teacher would still teach: leave out "
+        "algorithm.teacher, or the control");
   });
   const auto& branch = c.rollout.branch;
   refuse(branch.last_turn < branch.first_turn, [&] {

@@ -13,12 +13,24 @@
 namespace tandem::run {
 namespace {
 
-// Keys of trainer.* that change no bit.
-constexpr std::array<std::string_view, 11> kWithoutEffect = {
-    "trainer.audit_every",      "trainer.checkpoint_every", "trainer.device",
-    "trainer.dynamic_sampling", "trainer.keep_checkpoints", "trainer.max_lag",
-    "trainer.on_lag",           "trainer.parallel",         "trainer.ranks",
-    "trainer.weight_deltas",    "trainer.threads"};
+// Keys of trainer.* and algorithm.* that change no bit.
+constexpr std::array<std::string_view, 17> kWithoutEffect = {"trainer.audit_every",
+                                                             "trainer.checkpoint_every",
+                                                             "trainer.device",
+                                                             "trainer.dynamic_sampling",
+                                                             "trainer.keep_checkpoints",
+                                                             "trainer.max_lag",
+                                                             "trainer.on_lag",
+                                                             "trainer.parallel",
+                                                             "trainer.ranks",
+                                                             "trainer.weight_deltas",
+                                                             "trainer.threads",
+                                                             "algorithm.teacher.url",
+                                                             "algorithm.teacher.key_env",
+                                                             "algorithm.teacher.key_file",
+                                                             "algorithm.teacher.seconds",
+                                                             "algorithm.teacher.retries",
+                                                             "algorithm.teacher.concurrency"};
 
 bool trains(const std::string& key) {
   if (std::ranges::find(kWithoutEffect, key) != kWithoutEffect.end()) return false;

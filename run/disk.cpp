@@ -44,8 +44,10 @@ Result<DiskGrowth> disk_growth_of(const RunConfig& config, const model::ModelCon
   const uint64_t route_bytes = t.replay_routes ? 1 + model::route_shape(model).row_bytes() : 0;
   // About what zstd leaves of a hundred kept tokens; most distributions are cut to fewer.
   const uint64_t kept_bytes = truncation_of(config).any() ? 100 : 0;
+  const uint64_t teacher_bytes = config.algorithm.teacher.is_remote() ? sizeof(float) : 0;
   const uint64_t episode =
-      static_cast<uint64_t>(config.rollout.max_tokens) * (kTokenBytes + route_bytes + kept_bytes) + kTrajectoryBytes;
+      static_cast<uint64_t>(config.rollout.max_tokens) * (kTokenBytes + route_bytes + kept_bytes + teacher_bytes) +
+      kTrajectoryBytes;
   const auto of_step = static_cast<uint64_t>(t.groups_per_step) * static_cast<uint64_t>(t.group_size);
   growth.trajectories_at_most = of_step * episode;
   growth.records = of_step * kEpisodeRecord + kStepRecord;

@@ -31,8 +31,12 @@ std::map<std::string, std::string> reasons_of(const RunConfig& c) {
   const auto& a = c.algorithm;
   unless(a.kl.estimator != "none", {"algorithm.kl.coefficient", "algorithm.kl.clamp", "algorithm.kl.in_reward"},
          "algorithm.kl.estimator is none");
-  unless(!a.teacher.path.empty(), {"algorithm.teacher.weight", "algorithm.teacher.clamp"},
+  unless(a.teacher.any(), {"algorithm.teacher.weight", "algorithm.teacher.clamp"},
          "algorithm.teacher.path names no teacher");
+  unless(a.teacher.is_remote(),
+         {"algorithm.teacher.model", "algorithm.teacher.key_env", "algorithm.teacher.key_file",
+          "algorithm.teacher.seconds", "algorithm.teacher.retries", "algorithm.teacher.concurrency"},
+         "algorithm.teacher.url is empty");
   unless(!a.demonstrations.data.empty(), {"algorithm.demonstrations.samples", "algorithm.demonstrations.coefficient"},
          "algorithm.demonstrations.data names none");
   unless(a.correction.kind != "none",
@@ -98,8 +102,8 @@ std::map<std::string, std::string> reasons_of(const RunConfig& c) {
   unless(t.epochs > 1 || t.minibatches > 1, {"trainer.kl_stop"},
          "a step has one update, which begins at the policy before the step");
   unless(t.schedule != "constant", {"trainer.final_share"}, "trainer.schedule is constant");
-  unless(c.algorithm.teacher.path.empty(), {"trainer.dynamic_sampling"},
-         "algorithm.teacher.path names a model, which gives groups of equal rewards a signal");
+  unless(!c.algorithm.teacher.any(), {"trainer.dynamic_sampling"},
+         "algorithm.teacher names a model, which gives groups of equal rewards a signal");
   unless(!c.run.deterministic, {"trainer.on_lag"}, "run.deterministic allows no lag");
   unless(a.branch_credit == "tree", {"algorithm.branch_local"}, "algorithm.branch_credit is " + a.branch_credit);
   unless(c.rollout.branch.ways > 1,
@@ -124,6 +128,7 @@ std::vector<std::string> without_effect(const RunConfig& config, const std::stri
   RunConfig of_part = config, usual;
   static_cast<trainer::AlgorithmConfig&>(of_part.algorithm) = std::move(part.config);
   of_part.algorithm.teacher.path = config.algorithm.teacher.path;
+  of_part.algorithm.teacher.endpoint = config.algorithm.teacher.endpoint;
   const auto reasons = reasons_of(of_part);
   const Schema values = schema_of(of_part), defaults = schema_of(usual);
   std::vector<std::string> sentences;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
+#include "wire/json_request.h"
 
 namespace tandem::run {
 namespace {
@@ -41,11 +42,11 @@ Status check_rewards(const RunConfig& config) {
   const auto& own = config.reward.own;
   for (const auto& file : files_of(own)) TRY(content_of(file));
   if (!own.http.empty()) {
-    if (const auto key = envs::read_reward_key(own.key_env, own.key_file); !key)
+    if (const auto key = wire::read_server_key(own.key_env, own.key_file); !key)
       return Status(key.error()).at("reward.http");
   }
   if (!own.judge.url.empty()) {
-    if (const auto key = envs::read_reward_key(own.judge.key_env, own.judge.key_file); !key)
+    if (const auto key = wire::read_server_key(own.judge.key_env, own.judge.key_file); !key)
       return Status(key.error()).at("reward.judge");
   }
   return {};

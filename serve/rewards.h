@@ -1,7 +1,7 @@
 // POST /v1/rewards: what a reward model says of a conversation, for `reward.http` of a run and for whoever asks
 // (docs/rewards.md).
 //
-// Rewards are computed on a thread of the desk's own, over the weights that the model's engine has; they wait for no
+// Rewards are computed on a thread of their own, over the weights that the model's engine has; they wait for no
 // answer that is being sampled.
 //
 // Thread safety: none; the server's loop owns a RewardRequests. A RewardSeat may be used from any thread.

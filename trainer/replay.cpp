@@ -10,6 +10,7 @@
 #include "trainer/learn/segment_logprobs.h"
 #include "trainer/learn/tape.h"
 #include "trainer/learn/teacher.h"
+#include "trainer/teacher_record.h"
 #include "trainer/torch/function_loader.h"
 #include "weights_sync/version.h"
 
@@ -42,6 +43,12 @@ Result<Replay::Step> Replay::next(const Batch& batch) {
     return fail(Status::internal(fmt::format("step {} does not follow version {}", batch.step, version())));
   Loaded loaded = load(store_, batch, settings_.algorithm);
   Step step{.step = batch.step, .episodes = loaded.samples.size(), .metrics = {}, .missing = std::move(loaded.missing)};
+  if (settings_.algorithm.teacher.is_remote() && !loaded.samples.empty()) {
+    if (Status taught = read_teacher_record(settings_.run_dir, batch.step, loaded.samples); !taught) {
+      return fail(std::move(taught).hint(
+          "a replay takes what the teacher said from the run directory: without it the step cannot be repeated"));
+    }
+  }
   add_demonstrations(demonstrations_, settings_.algorithm, settings_.optimizer.updates.seed, loaded);
   if (loaded.samples.empty())
     learner_.skip();

@@ -22,7 +22,7 @@ struct ReplaySettings {
   model::WeightFormat format = model::WeightFormat::kBf16;
   OptimizerSettings optimizer;
   Algorithm algorithm;
-  fs::path teacher = {};  // of algorithm.teacher; empty: none
+  fs::path teacher = {};  // of algorithm.teacher; empty: none, or one whose logprobs the run has kept
   model::Place place;     // where it computes
 };
 

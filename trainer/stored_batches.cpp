@@ -62,7 +62,7 @@ bool have_same_trunk(const Sample& a, const Sample& b) {
 }  // namespace
 
 Loaded load(const TrajectoryStore& store, const Batch& batch, const Algorithm& algorithm) {
-  Loaded loaded{.step = batch.step, .samples = {}, .missing = {}};
+  Loaded loaded{.step = batch.step, .samples = {}, .missing = {}, .teacher_seconds = 0, .teacher = {}};
   std::vector<Drawn> trunks;
   for (const auto& entry : batch.entries) {
     auto trajectory = store.read(entry.key);

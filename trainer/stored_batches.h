@@ -11,6 +11,7 @@
 #include "rollout/books/trajectory.h"
 #include "trainer/learn/demonstrations.h"
 #include "trainer/learn/learner.h"
+#include "trainer/teacher_client.h"
 #include "trainer/work_order.h"
 
 namespace tandem::trainer {
@@ -20,6 +21,9 @@ struct Loaded {
   uint64_t step = 0;
   std::vector<Sample> samples;
   std::vector<rollout::EpisodeKey> missing;
+  // Of asking a teacher behind an endpoint.
+  double teacher_seconds = 0;
+  TeacherUse teacher;
 };
 
 // Trajectories that came in and are not acknowledged yet; senders[i] waits for trajectories[i].

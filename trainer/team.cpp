@@ -69,6 +69,7 @@ struct SampleHead {
   RouteShape routes;             // layers 0: none
   uint32_t kept_vocabulary = 0;  // 0: no kept tokens
   uint64_t kept = 0;             // in all
+  uint64_t taught = 0;           // length of teacher_logprobs
 };
 
 }  // namespace
@@ -110,7 +111,8 @@ std::vector<std::byte> pack(std::span<const Sample> samples) {
                           .part = sample.part,
                           .routes = sample.routes.shape,
                           .kept_vocabulary = sample.kept.vocabulary,
-                          .kept = sample.kept.ids.size()};
+                          .kept = sample.kept.ids.size(),
+                          .taught = sample.teacher_logprobs.size()};
     put(bytes, std::span(&head, 1));
     put(bytes, std::span<const int32_t>(sample.tokens));
     put(bytes, std::span<const uint8_t>(sample.trained));
@@ -122,6 +124,7 @@ std::vector<std::byte> pack(std::span<const Sample> samples) {
     put(bytes, std::span<const uint8_t>(sample.routes.ids));
     put(bytes, std::span<const uint32_t>(sample.kept.counts));
     put(bytes, std::span<const int32_t>(sample.kept.ids));
+    put(bytes, std::span<const float>(sample.teacher_logprobs));
     put(bytes, std::span<const char>(metrics));
   }
   return bytes;
@@ -135,7 +138,8 @@ Result<std::vector<Sample>> unpack(std::span<const std::byte> bytes) {
     if (!reader.get(std::span(&head, 1)) || head.tokens > reader.left() || head.sampled > reader.left() ||
         head.turns > reader.left() || head.later_segments > reader.left() || head.metrics > reader.left() ||
         head.routes.layers > kMostRouteLayers || head.routes.top_k > kMostRouteTopK ||
-        head.tokens * head.routes.row_bytes() > reader.left() || head.kept > reader.left())
+        head.tokens * head.routes.row_bytes() > reader.left() || head.kept > reader.left() ||
+        head.taught > reader.left())
       return fail(Status::corrupt("a sample of another rank is cut short"));
     Sample sample{.advantage = head.advantage, .part = static_cast<uint32_t>(head.part)};
     if (head.has_group != 0) sample.group = head.group;
@@ -150,14 +154,16 @@ Result<std::vector<Sample>> unpack(std::span<const std::byte> bytes) {
     sample.kept.vocabulary = head.kept_vocabulary;
     sample.kept.resize(head.tokens);
     sample.kept.ids.resize(head.kept);
+    sample.teacher_logprobs.resize(head.taught);
     std::string metrics(head.metrics, '\0');
     if (!reader.get(std::span(sample.tokens)) || !reader.get(std::span(sample.trained)) ||
         !reader.get(std::span(sample.logprobs)) || !reader.get(std::span(sample.versions)) ||
         !reader.get(std::span(sample.turn_rewards)) || !reader.get(std::span(sample.later_segments)) ||
         !reader.get(std::span(sample.routes.recorded)) || !reader.get(std::span(sample.routes.ids)) ||
         !reader.get(std::span(sample.kept.counts)) || !reader.get(std::span(sample.kept.ids)) ||
-        !reader.get(std::span(metrics)) || !are_parts(sample.later_segments, sample.tokens.size()) ||
-        !sample.routes.fits(sample.tokens.size()) || !sample.kept.fits(sample.tokens))
+        !reader.get(std::span(sample.teacher_logprobs)) || !reader.get(std::span(metrics)) ||
+        !are_parts(sample.later_segments, sample.tokens.size()) || !sample.routes.fits(sample.tokens.size()) ||
+        !sample.kept.fits(sample.tokens))
       return fail(Status::corrupt("a sample of another rank is cut short"));
     if (!metrics.empty()) sample.metrics = TRY(metrics_from(metrics));
     samples.push_back(std::move(sample));

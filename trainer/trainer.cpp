@@ -5,13 +5,16 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include <optional>
 #include <set>
+#include <stop_token>
 
 #include "base/json_file.h"
 #include "base/work_queue.h"
 #include "rollout/books/trajectory.h"
 #include "trainer/learn/checkpoints.h"
 #include "trainer/learn/teacher.h"
+#include "trainer/remote_teacher.h"
 #include "trainer/step_json.h"
 #include "trainer/stored_batches.h"
 #include "trainer/torch/function_loader.h"
@@ -47,6 +50,7 @@ Status copy_earlier(const fs::path& run_dir, const TrajectoryStore& store, stand
   for (const auto& [step, folder] : checkpoints_of(run_dir))
     TRY(standby.put_all(checkpoint_name(step), "learner.json"));
   std::error_code error;
+  if (fs::exists(run_dir / kTeacherFolder, error)) TRY(standby.put_all(kTeacherFolder));
   if (fs::exists(run_dir / "export", error)) TRY(standby.put_all("export"));
   return {};
 }
@@ -70,10 +74,14 @@ class Trainer {
         started_(clock.now()),
         stored_(store_.size()),
         storage_(1, 4),
-        compute_(1, 4) {
+        compute_(1, 4),
+        asking_(1, 4) {
+    if (settings.algorithm.teacher.is_remote())
+      teacher_.emplace(settings.run_dir, settings.algorithm.teacher.endpoint, settings.teacher_key, settings.standby,
+                       clock);
     handout_.offer(publish());
     failure_ = audited_;
-    for (const int fd : {storage_.wake_fd(), compute_.wake_fd()}) {
+    for (const int fd : {storage_.wake_fd(), compute_.wake_fd(), asking_.wake_fd()}) {
       epoll_event event{.events = EPOLLIN, .data = {}};
       (void)::epoll_ctl(wake_.get(), EPOLL_CTL_ADD, fd, &event);  // without it both are looked at every 20 ms
     }
@@ -94,6 +102,7 @@ class Trainer {
       wire::wait(sockets, 20ms, wake_.get());
       storage_.run_completions();
       compute_.run_completions();
+      asking_.run_completions();
       TRY(Status(failure_));
       for (int i = 0; i < 64; ++i) {
         auto message = link_.receive();
@@ -227,7 +236,21 @@ class Trainer {
   void load_and_train(const Batch& batch) {
     storage_.submit([this, batch]() -> WorkQueue::Completion {
       const auto loaded = std::make_shared<Loaded>(load(store_, batch, settings_.algorithm));
-      return [this, loaded] { train(loaded); };
+      const bool is_to_teach = teacher_ && !loaded->samples.empty();
+      return [this, loaded, is_to_teach] { is_to_teach ? teach(loaded) : train(loaded); };
+    });
+  }
+
+  // The compute thread is free meanwhile, and the other ranks hear of this one.
+  void teach(const std::shared_ptr<Loaded>& loaded) {
+    asking_.submit([this, loaded]() -> WorkQueue::Completion {
+      const Status taught = teacher_->teach(*loaded, leaving_.source.get_token());
+      return [this, loaded, taught] {
+        if (!taught.ok())
+          failure_ = taught;
+        else
+          train(loaded);
+      };
     });
   }
 
@@ -259,7 +282,7 @@ class Trainer {
         trained_tokens_ += metrics->trained_tokens;
         compared_tokens_ += metrics->compared_tokens;
         max_diff_ = std::max(max_diff_, metrics->max_abs_logprob_diff);
-        apply(WorkOrder::Trained{report_of(step, *metrics, loaded->missing, *next, train_seconds, total)});
+        apply(WorkOrder::Trained{report_of(step, *metrics, *loaded, *next, train_seconds, total)});
       };
     });
   }
@@ -335,7 +358,7 @@ class Trainer {
   }
 
   // The report of a step, for the coordinator; also logged. Its metrics of the trainer are those when the step is done.
-  std::string report_of(uint64_t step, const StepMetrics& metrics, const std::vector<EpisodeKey>& missing,
+  std::string report_of(uint64_t step, const StepMetrics& metrics, const Loaded& loaded,
                         const weights_sync::Offer& next, double train_seconds, double seconds) {
     Json json = to_json(metrics);
     if (metrics.skipped_spikes > 0)
@@ -346,10 +369,14 @@ class Trainer {
     if (!audit_.is_null() && audit_.at("version") == step) json["weights_audit"] = audit_;
     json["train_seconds"] = train_seconds;
     json["step_seconds"] = seconds;
+    if (teacher_)
+      json["teacher"] = {{"seconds", loaded.teacher_seconds},
+                         {"requests", loaded.teacher.requests},
+                         {"failed", loaded.teacher.failed}};
     json["trainer"] = this->metrics();
     json["trainer"]["version"] = step;
     json["missing"] = Json::array();
-    for (const EpisodeKey& key : missing) json["missing"].push_back({key.episode, key.attempt});
+    for (const EpisodeKey& key : loaded.missing) json["missing"].push_back({key.episode, key.attempt});
     spdlog::info(
         "step {}: loss {:.4f}, grad {:.3f}, entropy {:.3f}, {} tokens of {} computed as {}, logprob diff {} over {}, "
         "{:.1f} s",
@@ -409,7 +436,13 @@ class Trainer {
   size_t stored_ = 0;  // trajectories
   bool storing_ = false;
   const FileDescriptor wake_{::epoll_create1(EPOLL_CLOEXEC)};  // readable when a thread has something to tell
-  WorkQueue storage_, compute_;                                // their threads use what stands above
+  std::optional<RemoteTeacher> teacher_;                       // the asking thread's
+  WorkQueue storage_, compute_, asking_;                       // their threads use what stands above
+  // Ends what the asking thread waits for, so that it can be waited for.
+  struct Leaving {
+    std::stop_source source;
+    ~Leaving() { source.request_stop(); }
+  } leaving_;
 };
 
 // The newest whole checkpoint, on all ranks; nothing where there is none.

@@ -6,6 +6,9 @@
 // next wait. Trajectories that exceed the memory for them are not acknowledged and are sent again. Batches are trained
 // in order, each once; a trainer that starts again goes on from its newest checkpoint and is sent what followed.
 //
+// A teacher behind an endpoint is asked about a batch before its step, on a fourth thread. What it says is in the run
+// directory before the step is taken (trainer/remote_teacher.h), and goes to the other ranks with the samples.
+//
 // Among several ranks this is the first, whom coordinator and rollouts speak with; the others (trainer/follower.h) do
 // their share of each step when it says so. Where one of them is lost, this process ends with kUnavailable, is started
 // again, and goes on from its newest checkpoint with all that come.
@@ -37,9 +40,10 @@ struct TrainerSettings {
   TeamSettings team;
   OptimizerSettings optimizer;
   Algorithm algorithm;
-  fs::path teacher = {};  // of algorithm.teacher; empty: none
-  model::Place place;     // where it computes
-  int steps = 0;          // of the run: after the last one the model is exported
+  fs::path teacher = {};         // of algorithm.teacher; empty: none
+  std::string teacher_key = {};  // of the endpoint of algorithm.teacher; empty: none
+  model::Place place;            // where it computes
+  int steps = 0;                 // of the run: after the last one the model is exported
   int checkpoint_every = 25;
   int measured_every = 0;       // as tasks.heldout_every: after these steps there is a checkpoint, too
   size_t kept_checkpoints = 2;  // the newest

@@ -23,9 +23,11 @@ struct DryRun {
   const MemoryRoom& memory_here;
   std::string memory_lack;                // empty: there is enough
   std::optional<run::DiskGrowth> growth;  // none: of a tiny model, which there is not yet
+  fs::path model;                         // empty: the same
 };
 
-// Tries the rewards on a sample episode and asks the registries of packages before it prints; what fails is returned.
+// Tries the rewards on a sample episode, asks the registries of packages and a teacher behind an endpoint before it
+// prints; what fails is returned, but for a teacher that does not answer now, which is printed.
 Status print_dry_run(const DryRun& plan, bool json);
 
 }  // namespace tandem::cli

@@ -16,6 +16,7 @@
 #include "run/rewards.h"
 #include "run/standby.h"
 #include "run/starts.h"
+#include "run/teacher.h"
 #include "trainer/follower.h"
 #include "trainer/trainer.h"
 
@@ -128,6 +129,7 @@ Result<int> run_role(const RoleOptions& options) {
         .optimizer = optimizer,
         .algorithm = algorithm,
         .teacher = algorithm.teacher.path.empty() ? fs::path() : layout.teacher(),
+        .teacher_key = self.rank == 0 ? TRY(run::teacher_key(config)) : "",
         .place = {.device = TRY(run::devices_of(config)).trainer,
                   .threads = t.threads > 0 ? t.threads : std::max(1, cores() / t.ranks)},
         .steps = config.run.steps,

@@ -155,7 +155,8 @@ Status provide_inputs(const RunStart& start) {
   if (start.tasks) TRY(prepare_bases(start.tasks->tasks()));
   TRY(provide_model(start.config, start.run_dir));
   if (const Status taught = provide_teacher(start.config, start.run_dir); !taught)
-    return Status(taught).at("algorithm.teacher.path");
+    return Status(taught).at(start.config.algorithm.teacher.is_remote() ? "algorithm.teacher.url"
+                                                                        : "algorithm.teacher.path");
   return provide_demonstrations(start.config, start.run_dir);
 }
 
@@ -244,7 +245,11 @@ bool watch(RunStart& start, Launching& launching, standby::Replicator* standby, 
 
 Status print_plan(const RunOptions& options, const RunStart& start) {
   std::optional<run::DiskGrowth> growth;
-  if (!start.is_tiny) growth = TRY(growth_of(start.config, TRY(run::model_to_check(start.checked.model.path))));
+  fs::path model;
+  if (!start.is_tiny) {
+    model = TRY(run::model_to_check(start.checked.model.path));
+    growth = TRY(growth_of(start.config, model));
+  }
   return print_dry_run({.config = start.config,
                         .schema = start.schema,
                         .topology = start.topology,
@@ -253,7 +258,8 @@ Status print_plan(const RunOptions& options, const RunStart& start) {
                         .memory_needed = start.memory_needed,
                         .memory_here = start.memory_here,
                         .memory_lack = start.memory_lack,
-                        .growth = growth},
+                        .growth = growth,
+                        .model = model},
                        options.json);
 }
 

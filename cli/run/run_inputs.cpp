@@ -6,6 +6,7 @@
 
 #include "base/json_file.h"
 #include "base/text.h"
+#include "cli/run/teacher_probe.h"
 #include "run/checks.h"
 #include "run/run_step.h"
 #include "trainer/learn/low_rank.h"
@@ -47,6 +48,11 @@ Status provide_model(const run::RunConfig& config, const fs::path& run_dir) {
 }
 
 Status provide_teacher(const run::RunConfig& config, const fs::path& run_dir) {
+  if (config.algorithm.teacher.is_remote()) {
+    const Json tried = TRY(probe_teacher(config, run_dir / "model"));
+    fmt::print(stderr, "teacher: {}\n", describe_teacher(config, tried));
+    return {};
+  }
   const std::string& path = config.algorithm.teacher.path;
   const fs::path teacher = run_dir / "teacher";
   std::error_code error;

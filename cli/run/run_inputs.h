@@ -16,7 +16,8 @@ Result<trainer::TinyModelSettings> tiny_settings(const run::RunConfig& config);
 
 // RUN/model: a link to the directory, or the model itself where it is the tiny one or a step of another run.
 Status provide_model(const run::RunConfig& config, const fs::path& run_dir);
-// RUN/teacher, in the same way; kInvalid where it does not fit the model.
+// RUN/teacher, in the same way; kInvalid where it does not fit the model. One behind an endpoint is asked whether it
+// does.
 Status provide_teacher(const run::RunConfig& config, const fs::path& run_dir);
 // RUN/profile.yaml: what the model trains under until the run ends. kInvalid where it is another by now.
 Status record_profile(const fs::path& run_dir, const envs::Profile& profile);

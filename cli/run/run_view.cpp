@@ -19,7 +19,7 @@ void print_plan(const run::RunConfig& config, const run::Topology& topology, con
   const int64_t of_step = int64_t{t.groups_per_step} * t.group_size;
   fmt::print("batch     {} groups x {} episodes = {} episodes a step, {} steps, {} episodes in all\n",
              t.groups_per_step, t.group_size, of_step, config.run.steps, of_step * config.run.steps);
-  if (const int most = run::dynamic_sampling_of(config); most > 0 && config.algorithm.teacher.path.empty())
+  if (const int most = run::dynamic_sampling_of(config); most > 0 && !config.algorithm.teacher.any())
     fmt::print("refilled  groups without a signal, up to {} a step\n", int64_t{most} * t.groups_per_step);
   if (t.epochs * t.minibatches > 1)
     fmt::print("updates   {} epochs x {} minibatches of {} to {} groups = {} of a step\n", t.epochs, t.minibatches,

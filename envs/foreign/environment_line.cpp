@@ -2,7 +2,7 @@
 
 #include "envs/foreign/environment_answers.h"
 #include "envs/foreign/stdio_line.h"
-#include "envs/rewards/post_json.h"
+#include "wire/json_request.h"
 
 namespace tandem::envs {
 namespace {
@@ -13,10 +13,10 @@ class HttpLine final : public EnvironmentLine {
   explicit HttpLine(std::string url) : url_(std::move(url)) {}
 
   Result<Json> ask(const std::string& method, const Json& params, double seconds) override {
-    const auto text = TRY(post_json({.url = url_ + "/" + method,
-                                     .body = dump_json(params),
-                                     .seconds = seconds,
-                                     .largest_answer = kLargestEnvironmentAnswer}));
+    const auto text = TRY(wire::request_json({.url = url_ + "/" + method,
+                                              .body = dump_json(params),
+                                              .seconds = seconds,
+                                              .largest_answer = kLargestEnvironmentAnswer}));
     auto answer = parse_json(text);
     if (!answer) return fail(Status::corrupt("answered no JSON: " + answer.error().message()));
     return answer;

@@ -1,6 +1,6 @@
 // reward.http: a server gets the episode by POST and answers with its terms.
-#include "envs/rewards/post_json.h"
 #include "envs/rewards/source.h"
+#include "wire/json_request.h"
 
 namespace tandem::envs {
 namespace {
@@ -12,11 +12,11 @@ class HttpSource final : public RewardSource {
   std::string identity() const override { return "http " + settings_.http; }
 
   Result<RewardAnswer> ask(const Question& question) override {
-    const auto answer = TRY(post_json({.url = settings_.http,
-                                       .key = key_,
-                                       .body = question.text,
-                                       .seconds = question.seconds,
-                                       .largest_answer = static_cast<size_t>(settings_.output_bytes)}));
+    const auto answer = TRY(wire::request_json({.url = settings_.http,
+                                                .key = key_,
+                                                .body = question.text,
+                                                .seconds = question.seconds,
+                                                .largest_answer = static_cast<size_t>(settings_.output_bytes)}));
     return read_reward_answer(answer, question.episode.turns());
   }
 
@@ -28,7 +28,7 @@ class HttpSource final : public RewardSource {
 }  // namespace
 
 Result<std::unique_ptr<RewardSource>> http_source(const RewardSettings& settings) {
-  return std::make_unique<HttpSource>(settings, TRY(read_reward_key(settings.key_env, settings.key_file)));
+  return std::make_unique<HttpSource>(settings, TRY(wire::read_server_key(settings.key_env, settings.key_file)));
 }
 
 }  // namespace tandem::envs

@@ -6,9 +6,9 @@
 
 #include "base/unique_number.h"
 #include "base/utf8.h"
-#include "envs/rewards/post_json.h"
 #include "envs/tools/output.h"
 #include "wire/completions_url.h"
+#include "wire/json_request.h"
 
 namespace tandem::envs {
 namespace {
@@ -91,12 +91,12 @@ Result<std::string> Judge::post(const std::string& system, const std::string& us
     request["response_format"] = {{"type", "json_schema"},
                                   {"json_schema", {{"name", "verdict"}, {"strict", true}, {"schema", schema}}}};
   }
-  auto answer = post_json({.url = wire::completions_url(settings_.url),
-                           .key = settings_.key,
-                           .body = dump_json(request),
-                           .seconds = settings_.seconds,
-                           .largest_answer = settings_.output_bytes,
-                           .stop = stop_.get_token()});
+  auto answer = wire::request_json({.url = wire::completions_url(settings_.url),
+                                    .key = settings_.key,
+                                    .body = dump_json(request),
+                                    .seconds = settings_.seconds,
+                                    .largest_answer = settings_.output_bytes,
+                                    .stop = stop_.get_token()});
   if (answer || !is_constrained || answer.error().message().find("response_format") == std::string::npos) {
     if (!answer) return fail(quotable(answer.error()));
     return answer;
@@ -189,7 +189,7 @@ Result<std::shared_ptr<Judge>> judge_of(const RewardSettings& settings, const fs
   return std::make_shared<Judge>(
       Judge::Settings{.url = judge.url,
                       .model = judge.model,
-                      .key = TRY(read_reward_key(judge.key_env, judge.key_file)),
+                      .key = TRY(wire::read_server_key(judge.key_env, judge.key_file)),
                       .rubric = TRY(read_file(folder / fs::path(judge.rubric).filename(), kMostRubricBytes)),
                       .seconds = settings.seconds,
                       .output_bytes = static_cast<size_t>(settings.output_bytes)});

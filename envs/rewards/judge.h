@@ -43,7 +43,7 @@ class Judge {
   };
   explicit Judge(Settings settings);
 
-  // From 0 to 1. kCorrupt for an answer that is no verdict; the errors of post_json.
+  // From 0 to 1. kCorrupt for an answer that is no verdict; the errors of wire::request_json.
   Result<double> score(const std::string& shown);
   enum class Winner : uint8_t { kFirst, kSecond, kNeither };
   Result<Winner> compare(const std::string& first, const std::string& second);
@@ -64,7 +64,8 @@ class Judge {
   JudgeUse use_;
 };
 
-// The judge of a config, with the rubric in `folder`. Fails as read_reward_key does, and where the rubric is not there.
+// The judge of a config, with the rubric in `folder`. Fails as wire::read_server_key does, and where the rubric is not
+// there.
 Result<std::shared_ptr<Judge>> judge_of(const RewardSettings& settings, const fs::path& folder);
 
 // The term "judge": its score, of training episodes alone.

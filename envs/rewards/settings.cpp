@@ -4,7 +4,6 @@
 
 #include <charconv>
 #include <cmath>
-#include <cstdlib>
 #include <set>
 
 #include "base/text.h"
@@ -15,7 +14,6 @@ namespace tandem::envs {
 namespace {
 
 constexpr double kLargestWeight = 1e6;
-constexpr uint64_t kLargestKey = 64 << 10;
 
 }  // namespace
 
@@ -35,24 +33,6 @@ Result<std::map<std::string, double>> parse_reward_weights(const std::vector<std
       return fail(Status::invalid(fmt::format("the term {} stands twice", name)));
   }
   return weights;
-}
-
-Result<std::string> read_reward_key(const std::string& variable, const fs::path& file) {
-  if (!variable.empty() && !file.empty())
-    return fail(Status::invalid("a key is in an environment variable or in a file, not in both"));
-  std::string key;
-  if (!variable.empty()) {
-    const char* value = std::getenv(variable.c_str());
-    if (value == nullptr) return fail(Status::unfit(fmt::format("the environment variable {} is not set", variable)));
-    key = trim(value);
-    if (key.empty()) return fail(Status::unfit(fmt::format("the environment variable {} is empty", variable)));
-  }
-  if (!file.empty()) {
-    const auto content = TRY(read_file(file, kLargestKey));
-    key = trim(std::string_view(content).substr(0, content.find('\n')));
-    if (key.empty()) return fail(Status::unfit(fmt::format("{} has no key in its first line", file.string())));
-  }
-  return key;
 }
 
 std::vector<std::string> mistakes_of(const RewardSettings& s, const std::map<std::string, double>& terms,

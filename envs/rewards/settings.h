@@ -38,10 +38,6 @@ struct RewardSettings {
 // NAME=WEIGHT each; kInvalid, naming the entry, for everything else and for a name that stands twice.
 Result<std::map<std::string, double>> parse_reward_weights(const std::vector<std::string>& entries);
 
-// A key in an environment variable or the first line of a file; empty where neither is named. kUnfit, naming the
-// variable or file, where it is not there or empty; kInvalid where both are named. Never says the key.
-Result<std::string> read_reward_key(const std::string& variable, const fs::path& file);
-
 // Contradictions, a line each; empty: none. `terms`: those with a weight; `turns`: the weight of numbers of messages.
 std::vector<std::string> mistakes_of(const RewardSettings& settings, const std::map<std::string, double>& terms,
                                      double turns);

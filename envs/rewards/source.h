@@ -45,7 +45,7 @@ class RewardSource {
 
 // reward.command, in the sandbox or beside the server. `folder` has the program's files, and is absolute.
 Result<std::unique_ptr<RewardSource>> command_source(const RewardSettings& settings, const fs::path& folder);
-// reward.http. Fails as read_reward_key does.
+// reward.http. Fails as wire::read_server_key does.
 Result<std::unique_ptr<RewardSource>> http_source(const RewardSettings& settings);
 
 }  // namespace tandem::envs

@@ -275,12 +275,6 @@ TEST(RewardHttp, slow_dead_and_oversize_ones_are_errors) {
   EXPECT_EQ(answer_of(settings).error().code(), Code::kExhausted);
 }
 
-TEST(RewardKeys, are_in_one_place_and_named_where_they_are_missing) {
-  EXPECT_EQ(*read_reward_key("", ""), "");
-  EXPECT_THAT(read_reward_key("TANDEM_NO_SUCH_VARIABLE", "").error().message(), HasSubstr("TANDEM_NO_SUCH_VARIABLE"));
-  EXPECT_EQ(read_reward_key("A", "b").error().code(), Code::kInvalid);
-}
-
 class RewardInSandbox : public SandboxTest {
  protected:
   RewardInSandbox() {

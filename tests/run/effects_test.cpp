@@ -120,6 +120,30 @@ TEST(Effects, defaults_and_values_that_repeat_them_are_no_news) {
   EXPECT_THAT(effects_of({"trainer.momentum=0.95"}), IsEmpty());
 }
 
+TEST(RunConfigCheck, a_teacher_behind_an_endpoint_says_what_it_can_be_compared_with) {
+  const auto refused = [](std::vector<std::string> keys, const std::string& words) {
+    RunConfig config;
+    Schema schema = schema_of(config);
+    keys.insert(keys.end(), {"algorithm.advantage=distill", "algorithm.teacher.url=http://127.0.0.1:1/v1"});
+    ASSERT_TRUE(schema.read("", keys));
+    EXPECT_THAT(check(config).message(), HasSubstr(words));
+  };
+  const std::string model = "algorithm.teacher.model=big";
+  refused({model}, "");
+  refused({}, "algorithm.teacher.model: which model of the endpoint teaches?");
+  refused({model, "algorithm.teacher.path=x"}, "name a teacher each");
+  refused({model, "algorithm.teacher.key_env=A", "algorithm.teacher.key_file=b"}, "both say where the key is");
+  refused({model, "rollout.temperature=0.7"}, "at temperature 1, and rollout.temperature is 0.7");
+  refused({model, "rollout.top_p=0.9"}, "rollout.top_k, rollout.top_p or rollout.min_p cuts some off");
+  RunConfig config;
+  config.algorithm.teacher.endpoint = {.url = "ftp://x", .model = "big", .key_env = {}, .key_file = {}};
+  EXPECT_THAT(check(config).message(), HasSubstr("algorithm.teacher.url: "));
+  config.algorithm.teacher.endpoint.url = "http://x/v1";
+  EXPECT_TRUE(check(config)) << check(config).message();
+  EXPECT_TRUE(plan_of(config, "")->all_groups);
+  EXPECT_THAT(effects_of({"algorithm.teacher.seconds=3"}), ElementsAre(HasSubstr("algorithm.teacher.url is empty")));
+}
+
 TEST(RunConfigCheck, distillation_needs_a_teacher_which_keeps_groups_of_equal_rewards) {
   RunConfig config;
   Schema schema = schema_of(config);

@@ -84,6 +84,7 @@ TEST(AlgorithmParts, that_cannot_be_are_named) {
            {"bug=gspo wieght=2", "did you mean \"weight\"?"},
            {"bug=gspo name=grpo", "name is given twice"},
            {"bug=gspo teacher.path=x", "teacher.path is of algorithm.teacher alone"},
+           {"bug=gspo teacher.url=x", "teacher.url is of algorithm.teacher alone"},
            {"bug=torch script=x.py", "torch is of algorithm.name alone"},
            {"bug=gspo clip_high=101", "clip_high is 101, not a number from 0 to 100"},
            {"bug=gspo clip_high=-2", "clip_high is -2, not a number from 0 to 100"},

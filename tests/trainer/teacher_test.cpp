@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -154,6 +155,40 @@ TEST_F(Taught, steps_are_taken_by_the_loss_that_is_printed) {
       if (algorithm.advantage != AdvantageKind::kDistill) {
         EXPECT_GT(std::abs(batch_loss(batch, algorithm, {}, 8)->loss - expected->loss), 1e-6);
       }
+    }
+  }
+}
+
+// Of a teacher that was asked elsewhere; where it was not, no step is taken.
+TEST_F(Taught, logprobs_that_samples_bring_are_those_of_the_teacher) {
+  auto told = samples_;
+  for (Sample& sample : told) {
+    sample.teacher_logprobs.assign(sample.tokens.size(), 0);
+    const Rows logprobs = logprobs_by(teacher_, sample);
+    for (size_t i = 0; i < logprobs.size(); ++i) sample.teacher_logprobs[i + 4] = static_cast<float>(logprobs[i]);
+  }
+  for (const char* text :
+       {R"({"advantage": "distill"})", R"({"name": "grpo", "teacher": {"weight": 0.5, "clamp": 0.5}})",
+        R"({"name": "reinforce++", "teacher": {"weight": 0.5}})"}) {
+    auto algorithm = *algorithm_from_json(Json::parse(text));
+    for (const int epochs : {1, 2}) {
+      SCOPED_TRACE(text);
+      algorithm.teacher.endpoint.url = "";
+      Learner own = taught_learner(1, 1, {.epochs = epochs}), other = taught_learner(1, 1, {.epochs = epochs});
+      for (Learner* learner : {&own, &other}) ASSERT_TRUE(learner->prepare(algorithm));
+      ASSERT_TRUE(own.keep_teacher(taught_weights(2, 2, false)));
+      const auto expected = own.reinforce(samples_, algorithm, 7);
+      algorithm.teacher.endpoint.url = "http://x/v1";
+      const auto refused = other.reinforce(samples_, algorithm, 7);
+      ASSERT_FALSE(refused.has_value());
+      EXPECT_EQ(refused.error().code(), Code::kInternal);
+      EXPECT_THAT(refused.error().message(), HasSubstr("sample 0 lacks logprobs of the teacher"));
+      const auto step = other.reinforce(told, algorithm, 7);
+      ASSERT_TRUE(step.has_value()) << step.error().to_string();
+      EXPECT_EQ(step->loss, expected->loss);
+      EXPECT_EQ(step->of_loss, expected->of_loss);
+      EXPECT_TRUE(std::ranges::equal(own.weights().flat(), other.weights().flat(),
+                                     [](auto a, auto b) { return kernels::to_float(a) == kernels::to_float(b); }));
     }
   }
 }

@@ -65,12 +65,26 @@ struct Gigpo {
   friend bool operator==(const Gigpo&, const Gigpo&) = default;
 };
 
+// A teacher that another program runs, behind an OpenAI-compatible endpoint (trainer/teacher_client.h).
+struct TeacherEndpoint {
+  std::string url;                // base URL; empty: none
+  std::string model;              // its name there
+  std::string key_env, key_file;  // where its key is; both empty: it needs none
+  double seconds = 60;            // of one request
+  int retries = 5;
+  int concurrency = 8;  // requests at a time
+  friend bool operator==(const TeacherEndpoint&, const TeacherEndpoint&) = default;
+};
+
 // On-policy distillation: a second model gives the logprob of every sampled token, and -weight (logprob of the sampler
 // - logprob of the teacher) is added to the token's advantage, after everything computed from rewards.
 struct Teacher {
-  std::string path;  // a model directory, or a step of a run; empty: none
+  std::string path;          // a model directory, or a step of a run; empty: none
+  TeacherEndpoint endpoint;  // or this
   double weight = 1;
   double clamp = 0;  // of that difference, nats, both sides; 0: off
+  bool is_remote() const { return !endpoint.url.empty(); }
+  bool any() const { return !path.empty() || is_remote(); }
   friend bool operator==(const Teacher&, const Teacher&) = default;
 };
 

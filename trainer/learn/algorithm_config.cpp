@@ -64,6 +64,18 @@ void add_fields(Schema& s, AlgorithmConfig& c, Keys keys) {
       "algorithm.teacher.path", c.teacher.path,
       "Model that every sampled token is compared with: a directory, or a step of a run (RUN@12, RUN@last, RUN@best). "
       "It has the vocabulary of the model. Costs a forward pass and its memory; empty: none");
+  auto& endpoint = c.teacher.endpoint;
+  s.add("algorithm.teacher.url", endpoint.url,
+        "Or the base URL of an OpenAI-compatible endpoint, http://HOST:PORT/v1, that says what the teacher thinks of "
+        "each sampled token; empty: none");
+  s.add("algorithm.teacher.model", endpoint.model, "Its name there");
+  s.add("algorithm.teacher.key_env", endpoint.key_env, "Environment variable with its key");
+  s.add("algorithm.teacher.key_file", endpoint.key_file, "Or a file with that key in its first line");
+  s.add("algorithm.teacher.seconds", endpoint.seconds, "For one answer of the endpoint", 0.1, up_to(3600));
+  s.add("algorithm.teacher.retries", endpoint.retries,
+        "Times that it is asked again where it failed, after pauses of 1 s, 2 s, 4 s, up to 30 s; then the run ends", 0,
+        100);
+  s.add("algorithm.teacher.concurrency", endpoint.concurrency, "Requests to the endpoint at once", 1, 256);
   s.add("algorithm.teacher.weight", c.teacher.weight,
         "Factor of (teacher's - sampler's logprob) of a token, which is added to its advantage", 0, up_to(1e6));
   s.add("algorithm.teacher.clamp", c.teacher.clamp, "Clamps that difference to this many nats, both sides; 0: off", 0,

@@ -112,14 +112,18 @@ Result<Algorithm> part_from(std::string_view line, const Algorithm& main, std::s
       return fail(Status::invalid(fmt::format("unknown key \"{}\"; did you mean \"weight\"?", key)));
   }
   const Json teacher = object.value("teacher", Json::object());
-  if (teacher.contains("path"))
-    return fail(Status::invalid("teacher.path is of algorithm.teacher alone: one model teaches all kinds"));
+  for (const char* key : {"path", "url", "model", "key_env", "key_file", "seconds", "retries", "concurrency"}) {
+    if (!teacher.contains(key)) continue;
+    return fail(
+        Status::invalid(fmt::format("teacher.{} is of algorithm.teacher alone: one model teaches all kinds", key)));
+  }
   Algorithm part = TRY(algorithm_from_json(object));
   if (part.advantage == AdvantageKind::kTorch)
     return fail(Status::invalid("torch is of algorithm.advantage alone: a function of one's own is for the whole run"));
   if (is_function(part))
     return fail(Status::invalid("torch is of algorithm.name alone: a function of one's own is for the whole run"));
   part.teacher.path = main.teacher.path;
+  part.teacher.endpoint = main.teacher.endpoint;
   if (!teacher.contains("weight")) part.teacher.weight = main.teacher.weight;
   if (!teacher.contains("clamp")) part.teacher.clamp = main.teacher.clamp;
   part.weight = weight;

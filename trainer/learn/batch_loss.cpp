@@ -81,7 +81,7 @@ class Loss {
     const bool distills = algorithm_.advantage == AdvantageKind::kDistill;
     if (batch_.advantages.empty() && batch_.rewards.empty() && !distills)
       return Status::invalid("advantages or rewards are needed");
-    if (batch_.advantages.empty() && batch_.teacher_logprobs.empty() && (distills || !algorithm_.teacher.path.empty()))
+    if (batch_.advantages.empty() && batch_.teacher_logprobs.empty() && (distills || algorithm_.teacher.any()))
       return Status::invalid("advantage distill, and a teacher beside another one, need \"teacher_logprobs\"");
     if (algorithm_.kl.estimator != Kl::Estimator::kNone && batch_.ref_logprobs.empty())
       return Status::invalid("kl needs \"ref_logprobs\"");

@@ -71,6 +71,8 @@ struct Sample {
   // 0: none.
   int64_t trunk = -1;
   uint32_t trunk_tokens = 0;
+  // [tokens]: of a teacher that was asked elsewhere, where trained; empty: none was.
+  std::vector<float> teacher_logprobs = {};
 };
 
 // The part number of a demonstration, whose term is Algorithm::demonstrations. It has no logprobs, versions or group,
@@ -191,6 +193,8 @@ class Learner {
   // minibatches. Samples are learned by the parts of the algorithm that they name (parts.h). Where is_of_whole_batch(),
   // the advantage of a sample is its reward, and the loss is batch_loss() over the logprobs of all samples, which costs
   // a second forward pass. Its errors are returned, and nothing has moved.
+  //
+  // Where the algorithm's teacher is behind an endpoint, every drawn sample has its logprobs; else kInternal.
   Result<StepMetrics> reinforce(std::span<const Sample> samples, const Algorithm& algorithm, uint64_t version);
   // Sets the custom functions of the algorithm.
   void use(OwnFunctions functions) { functions_ = std::move(functions); }

@@ -1,5 +1,7 @@
 // A step on samples that were drawn from the policy, where each has its loss by itself, and what every such step has in
 // common: demonstrations, means, and the comparison with the sampler.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -35,7 +37,25 @@ void Learner::compare(const Sample& sample, const TokenLogprobs& at, uint64_t ve
   }
 }
 
+namespace {
+
+// A term of the loss must not be missing unnoticed.
+Status check_taught(std::span<const Sample> drawn, const Algorithm& algorithm) {
+  if (!algorithm.teacher.is_remote()) return {};
+  for (size_t s = 0; s < drawn.size(); ++s) {
+    const Sample& sample = drawn[s];
+    bool is_whole = sample.teacher_logprobs.size() == sample.tokens.size();
+    for (size_t i = 1; i < sample.tokens.size() && is_whole; ++i)
+      is_whole = !sample.trained[i] || std::isfinite(sample.teacher_logprobs[i]);
+    if (!is_whole) return Status::internal(fmt::format("sample {} lacks logprobs of the teacher", s));
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<StepMetrics> Learner::reinforce(std::span<const Sample> samples, const Algorithm& algorithm, uint64_t version) {
+  TRY(check_taught(without_demonstrations(samples), algorithm));
   if (settings_.updates.count() > 1) return reinforce_repeatedly(samples, algorithm, version);
   if (any_part(algorithm, is_of_whole_batch)) return reinforce_whole(samples, algorithm, version);
   StepMetrics metrics;

@@ -59,7 +59,8 @@ Result<Learner::PassCounts> Learner::run_slot(std::span<const Sample> samples, s
     };
     std::vector<Wanted> wanted;
     std::vector<size_t> counts(end - begin, 0);
-    const size_t before = gives_rewards() ? 0 : 1;  // a token is drawn from the row before it
+    const size_t before = gives_rewards() ? 0 : 1;       // a token is drawn from the row before it
+    std::vector<std::vector<double>> told(end - begin);  // what a teacher said that was asked elsewhere
     for (size_t s = begin; s < end; ++s) {
       const Sample& sample = samples[places[s]];
       const auto kept = sample.kept.sets();
@@ -68,6 +69,7 @@ Result<Learner::PassCounts> Learner::run_slot(std::span<const Sample> samples, s
         const auto rows = tree.rows_of(static_cast<int>(view), views[view].size());
         for (size_t i = 1; i < rows.size(); ++i) {
           if (!sample.trained[first + i]) continue;
+          if (!sample.teacher_logprobs.empty()) told[s - begin].push_back(sample.teacher_logprobs[first + i]);
           const KeptTokens of_token = kept.empty() ? KeptTokens() : kept[first + i];
           wanted.push_back({{rows[i - before], sample.tokens[first + i]}, s - begin, counts[s - begin]++, of_token});
           sum.kept_of += kept.empty() ? 0 : 1;
@@ -95,6 +97,8 @@ Result<Learner::PassCounts> Learner::run_slot(std::span<const Sample> samples, s
       for (size_t s = 0; s < counts.size(); ++s) (of_samples[s].*member).resize(counts[s]);
       for (size_t i = 0; i < wanted.size(); ++i) (of_samples[wanted[i].sample].*member)[wanted[i].place] = logprobs[i];
     };
+    for (size_t s = 0; s < counts.size() && asked == Asked::kTeacher; ++s)
+      of_samples[s].teacher_logprobs = std::move(told[s]);
     if (teacher_ && asked == Asked::kTeacher)
       hand_out(TRY(teacher_tape_->forward(stream_, *teacher_, tree, picks, nullptr, settings_.logit_scale, kept)),
                &TokenLogprobs::teacher_logprobs);

@@ -81,7 +81,8 @@ LossBatch rows_of(std::span<const Sample> samples) {
 Result<LossBatch> Learner::survey(std::span<const Sample> samples, uint64_t version, StepMetrics& metrics,
                                   Asked asked) {
   LossBatch batch = rows_of(samples);
-  const bool is_taught = teacher_ && asked == Asked::kTeacher;
+  const bool is_told = std::ranges::any_of(samples, [](const Sample& s) { return !s.teacher_logprobs.empty(); });
+  const bool is_taught = (teacher_ || is_told) && asked == Asked::kTeacher;
   batch.logprobs.assign(batch.mask.size(), 0);
   if (reference_) batch.ref_logprobs.assign(batch.mask.size(), 0);
   if (critic_) batch.values.assign(batch.mask.size(), 0);
