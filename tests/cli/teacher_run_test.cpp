@@ -115,6 +115,10 @@ TEST_F(TeacherRun, another_vocabulary_is_refused_before_anything_starts_and_memo
                                 " has another tokenizer than the model " + model.string()),
             std::string::npos)
       << text(output());
+  EXPECT_EQ(tandem({"run", TANDEM_SOURCE_DIR "/configs/tiny.yaml", "--dry-run", "algorithm.shuffle_rewards=true",
+                    "algorithm.teacher.path=" + model.string()}),
+            2);
+  EXPECT_NE(text(output()).find("the teacher would still teach"), std::string::npos) << text(output());
   EXPECT_NE(plan(root() / "no-such-model"), 0);
   EXPECT_NE(text(output()).find("algorithm.teacher.path: "), std::string::npos) << text(output());
   ASSERT_EQ(plan(model), 0) << text(output());
