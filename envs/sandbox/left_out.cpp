@@ -24,7 +24,7 @@ constexpr std::array<std::string_view, 9> kGeneratedNames = {
     "Cargo.lock",        "poetry.lock",         "uv.lock",   "go.sum",
     "composer.lock"};
 
-constexpr size_t kExecAnswer = 8192;        // bytes in which a binary shows itself, as with git
+constexpr size_t kLooked = 8192;            // bytes in which a binary shows itself, as with git
 constexpr size_t kLongLine = 1000;          // bytes of a line on average: nobody wrote that
 constexpr size_t kLeastGenerated = 20'000;  // bytes below which lines may be as long as they like
 
@@ -65,7 +65,7 @@ LeftOut left_out_by_name(std::string_view name, bool is_folder) {
 }
 
 LeftOut left_out_by_content(std::string_view content) {
-  if (content.substr(0, kExecAnswer).find('\0') != std::string_view::npos) return LeftOut::kBinary;
+  if (content.substr(0, kLooked).find('\0') != std::string_view::npos) return LeftOut::kBinary;
   if (has_private_key(content)) return LeftOut::kSecret;
   const auto lines = 1 + static_cast<size_t>(std::count(content.begin(), content.end(), '\n'));
   return content.size() >= kLeastGenerated && content.size() / lines > kLongLine ? LeftOut::kGenerated : LeftOut::kNot;

@@ -18,7 +18,7 @@
 namespace tandem::envs {
 namespace {
 
-constexpr int kMostRounds = 8;             // of what is written during a cut, by a program that never rests
+constexpr int kMostCuts = 8;               // of what is written during a cut, by a program that never rests
 constexpr int kLogTurnMilliseconds = 250;  // where the kernel has no more watches to give
 
 std::string read_log(int log, off_t begin, off_t size) {
@@ -33,14 +33,14 @@ off_t size_of(int log) {
   return fstat(log, &info) == 0 ? info.st_size : 0;
 }
 
-struct LeftOut {
+struct CutOff {
   off_t bytes = 0;
   off_t mark = 0;  // of the line that the log begins with
 };
 
 // Writes the end over the begin and cuts off the rest, so that the log begins with its mark at each moment, whoever
 // writes beside. What comes during the cut is kept; what comes between the last look at the size and the cut is lost.
-void cut_log(int log, LeftOut& left_out) {
+void cut_log(int log, CutOff& left_out) {
   off_t size = size_of(log);
   if (size <= kLargestLog) return;
   std::string end = read_log(log, size - kKeptOfLog, kKeptOfLog);
@@ -52,7 +52,7 @@ void cut_log(int log, LeftOut& left_out) {
   std::string text = mark + end;
   for (int round = 0; !text.empty(); ++round) {
     if (!write_all(log, text, "log")) return;
-    text = read_log(log, size, round < kMostRounds ? kKeptOfLog : 0);
+    text = read_log(log, size, round < kMostCuts ? kKeptOfLog : 0);
     size += static_cast<off_t>(text.size());
   }
   left_out.bytes += std::max<off_t>(size_of(log) - size, 0);
@@ -60,7 +60,7 @@ void cut_log(int log, LeftOut& left_out) {
 }
 
 [[noreturn]] void watch_log(int log, int program, int watch) {
-  LeftOut left_out;
+  CutOff left_out;
   for (bool is_on = true; is_on;) {
     std::array<pollfd, 2> waits = {pollfd{program, POLLIN, 0}, pollfd{watch, POLLIN, 0}};
     if (poll(waits.data(), waits.size(), watch < 0 ? kLogTurnMilliseconds : -1) < 0 && errno != EINTR) break;
