@@ -369,7 +369,8 @@ TEST_F(LearnerCheckpoints, have_the_reward_head_for_any_number_of_ranks) {
       if (!step) return step.error().to_string();
       said += numbers_of(step) + fmt::format("{} {} ", step->of_loss.at("margin"), step->of_loss.at("head_grad_norm"));
     }
-    for (const double reward : *learner.rewards(answers)) said += fmt::format("{} ", reward);
+    const auto rewards = learner.rewards(answers);
+    for (const double reward : rewards.value()) said += fmt::format("{} ", reward);
     return said + digest_of_weights(learner);
   };
   const fs::path folder = folder_.path() / "rewards";
