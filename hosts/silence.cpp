@@ -10,7 +10,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr Duration kLongestTick = 1s;  // what is longer is our own absence
-constexpr Duration kAskAgain = 1s;
+constexpr Duration kAskOthersAgain = 1s;
 constexpr Duration kAnswerHolds = 3s;  // what was said longer ago may be otherwise by now
 
 }  // namespace
@@ -89,7 +89,7 @@ MajorityWatch::Turn MajorityWatch::tick(const Silence& here, Time now) {
                                       terms_.others.size() + 1, terms_.run, needed()));
       told_ = agree;
     }
-    next_ask_ = now + kAskAgain;
+    next_ask_ = now + kAskOthersAgain;
     turn.asks = terms_.others;
   }
   return turn;

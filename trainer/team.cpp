@@ -70,6 +70,8 @@ struct SampleHead {
   uint32_t kept_vocabulary = 0;  // 0: no kept tokens
   uint64_t kept = 0;             // in all
   uint64_t taught = 0;           // length of teacher_logprobs
+  int64_t trunk = -1;
+  uint64_t trunk_tokens = 0;
 };
 
 }  // namespace
@@ -112,7 +114,9 @@ std::vector<std::byte> pack(std::span<const Sample> samples) {
                           .routes = sample.routes.shape,
                           .kept_vocabulary = sample.kept.vocabulary,
                           .kept = sample.kept.ids.size(),
-                          .taught = sample.teacher_logprobs.size()};
+                          .taught = sample.teacher_logprobs.size(),
+                          .trunk = sample.trunk,
+                          .trunk_tokens = sample.trunk_tokens};
     put(bytes, std::span(&head, 1));
     put(bytes, std::span<const int32_t>(sample.tokens));
     put(bytes, std::span<const uint8_t>(sample.trained));
@@ -139,10 +143,12 @@ Result<std::vector<Sample>> unpack(std::span<const std::byte> bytes) {
         head.turns > reader.left() || head.later_segments > reader.left() || head.metrics > reader.left() ||
         head.routes.layers > kMostRouteLayers || head.routes.top_k > kMostRouteTopK ||
         head.tokens * head.routes.row_bytes() > reader.left() || head.kept > reader.left() ||
-        head.taught > reader.left())
+        head.taught > reader.left() || head.trunk_tokens > head.tokens)
       return fail(Status::corrupt("a sample of another rank is cut short"));
     Sample sample{.advantage = head.advantage, .part = static_cast<uint32_t>(head.part)};
     if (head.has_group != 0) sample.group = head.group;
+    sample.trunk = head.trunk;
+    sample.trunk_tokens = static_cast<uint32_t>(head.trunk_tokens);
     sample.tokens.resize(head.tokens);
     sample.trained.resize(head.tokens);
     sample.logprobs.resize(head.sampled);

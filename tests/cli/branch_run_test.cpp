@@ -75,11 +75,13 @@ TEST_F(BranchRun, episodes_of_a_trunk_have_its_tokens_and_say_whose_it_was) {
 
 // Conversations that are summed up branch, too.
 TEST_F(BranchRun, a_deterministic_one_does_not_depend_on_who_samples_what) {
-  ASSERT_EQ(run(branching(3, {"env.compact_at=75"}), root() / "two"), 0) << text(output());
+  // More groups than slots of the first rank, so that both learn from trunks.
+  const std::string groups = "trainer.groups_per_step=5";
+  ASSERT_EQ(run(branching(3, {"env.compact_at=75", groups}), root() / "two"), 0) << text(output());
   EXPECT_GT(json(root() / "two" / "summary.json")["compactions"].get<int>(), 0);
   EXPECT_GT(json(root() / "two" / "summary.json")["branches"]["inherited_tokens"].get<int>(), 0);
-  ASSERT_EQ(run(branching(3, {"env.compact_at=75", "rollout.workers=3", "rollout.slots=4", "rollout.steal_from=1",
-                              "env.threads=1", "trainer.ranks=2"}),
+  ASSERT_EQ(run(branching(3, {"env.compact_at=75", groups, "rollout.workers=3", "rollout.slots=4",
+                              "rollout.steal_from=1", "env.threads=1", "trainer.ranks=2"}),
                 root() / "three"),
             0)
       << text(output());

@@ -113,7 +113,7 @@ TEST(TeacherAnswer, a_text_has_the_tokens_of_the_model_with_or_without_what_stan
   ++other[2];
   const Status differs = check_teacher_tokens(kForm, tokens_said(other), text, tokenizer);
   EXPECT_EQ(differs.code(), Code::kInvalid);
-  EXPECT_THAT(differs.message(), HasSubstr("token 2 is {\\\"" + std::to_string(other[2])));
+  EXPECT_THAT(differs.message(), HasSubstr("token 2 is {\"" + std::to_string(other[2]) + "\""));
   const Status more = check_teacher_tokens(kForm, tokens_said(ids, {1, 2}), text, tokenizer);
   EXPECT_THAT(more.message(),
               HasSubstr(fmt::format("are {} tokens there, and {} of the model", ids.size() + 2, ids.size())));
@@ -138,17 +138,17 @@ TEST(TeacherAnswer, a_text_has_the_tokens_of_the_model_with_or_without_what_stan
 
 TEST(TeacherAnswer, special_tokens_have_the_names_of_the_model) {
   const auto& tokenizer = words_of_a_model();
-  const int32_t end = *tokenizer.find("<|im_end|>");
+  const int32_t end = *tokenizer.find("<|end|>");
   const std::vector<int32_t> asked = {5, end};
   const auto said = [&](const std::string& name) {
     return answer_of(fmt::format(R"([null, {{"{}": {{"logprob": -1, "decoded_token": {}}}}}])", end, name));
   };
-  EXPECT_TRUE(check_teacher_names(kForm, said("\"<|im_end|>\""), asked, tokenizer));
+  EXPECT_TRUE(check_teacher_names(kForm, said("\"<|end|>\""), asked, tokenizer));
   EXPECT_TRUE(check_teacher_names(kForm, said("\"\""), asked, tokenizer));
   EXPECT_TRUE(check_teacher_names(kForm, said("null"), asked, tokenizer));
   const Status other = check_teacher_names(kForm, said("\"<|eot|>\""), asked, tokenizer);
   EXPECT_EQ(other.code(), Code::kInvalid);
-  EXPECT_THAT(other.message(), HasSubstr("\"<|eot|>\" there, and \"<|im_end|>\" of the model"));
+  EXPECT_THAT(other.message(), HasSubstr("\"<|eot|>\" there, and \"<|end|>\" of the model"));
 }
 
 TEST(TeacherAnswer, the_list_of_models_says_the_context_and_which_there_are) {

@@ -25,6 +25,8 @@ std::vector<Sample> told_samples() {
                       .ids = {0x2b, 1, 7, 0, 0, 0, 0, 0, 3, 0, 4, 0}},
            .kept = {.vocabulary = 10, .counts = {0, 2, 1}, .ids = {2, 9, 3}},
            .metrics = {{"turns", 2}, {"terms.tests", 0.1}},
+           .trunk = 6,
+           .trunk_tokens = 2,
            .teacher_logprobs = {0, -0.5, -3}},
           {.tokens = {9}, .trained = {1}, .logprobs = {}, .versions = {}, .advantage = 2, .group = {}},
           {.tokens = {}, .trained = {}, .logprobs = {}, .versions = {}, .advantage = 0, .group = 0}};
@@ -46,6 +48,8 @@ void expect_told(const std::vector<Sample>& got) {
     EXPECT_EQ(got[i].routes, expected[i].routes);
     EXPECT_EQ(got[i].kept, expected[i].kept);
     EXPECT_EQ(got[i].metrics, expected[i].metrics);
+    EXPECT_EQ(got[i].trunk, expected[i].trunk);
+    EXPECT_EQ(got[i].trunk_tokens, expected[i].trunk_tokens);
     EXPECT_EQ(got[i].teacher_logprobs, expected[i].teacher_logprobs);
   }
 }
