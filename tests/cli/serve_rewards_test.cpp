@@ -35,12 +35,14 @@ class ServeRewards : public Serve {
     return out;
   }
   static Json conversation(int i) {
-    Json messages = {{{"role", "system"}, {"content", "You count."}}};
+    Json messages = Json::array({{{"role", "system"}, {"content", "You count."}}});
     for (int turn = 0; turn <= i % 3; ++turn) {
       messages.push_back({{"role", "user"}, {"content", fmt::format("number {} {}", i, turn)}});
       messages.push_back({{"role", "assistant"}, {"content", fmt::format("it is {}", i * turn)}});
     }
-    return {{"messages", messages}};
+    Json body = Json::object();
+    body["messages"] = messages;
+    return body;
   }
   // Rewards of conversations by `tandem score`, and the trainer's code.
   static std::vector<double> scored(const std::vector<Json>& conversations) {
@@ -84,7 +86,9 @@ TEST_F(ServeRewards, have_the_bits_of_the_trainer_alone_and_beside_others) {
 
   // An episode as reward.http sends it is the conversation in it.
   Json episode = *parse_json(text(TANDEM_SOURCE_DIR "/examples/rewards/episode.json"));
-  const auto of_messages = scored({{{"messages", episode["messages"]}}});
+  Json of_episode = Json::object();
+  of_episode["messages"] = episode["messages"];
+  const auto of_messages = scored({of_episode});
   ASSERT_EQ(of_messages.size(), 1U);
   EXPECT_EQ(post("/v1/rewards", episode), (Json{{"terms", {{"reward_model", of_messages[0]}}}}));
 
@@ -98,9 +102,14 @@ TEST_F(ServeRewards, have_the_bits_of_the_trainer_alone_and_beside_others) {
   refused(other, 400, "is no reward model: it has no reward_head.safetensors");
   other["model"] = "nobody";
   refused(other, 404, "there is no model");
-  refused({{"messages", {{{"role", "user"}, {"content", "q"}}}}}, 400, "no assistant message");
-  refused({{"messages", 1}}, 400, "messages");
-  refused({{"messages", asked[0]["messages"]}, {"mesages", 1}}, 400, "mesages");
+  other = asked[0];
+  other["messages"] = chat("q")["messages"];
+  refused(other, 400, "no assistant message");
+  other["messages"] = 1;
+  refused(other, 400, "messages");
+  other = asked[0];
+  other["mesages"] = 1;
+  refused(other, 400, "mesages");
   EXPECT_EQ(ask("/v1/rewards", "", "", "GET").status, 405);
   EXPECT_THAT(ask("/openapi.json", "", "", "GET").body, HasSubstr("/v1/rewards"));
 }

