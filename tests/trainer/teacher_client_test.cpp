@@ -46,7 +46,7 @@ class TeacherClientTest : public testing::Test {
   }
   void choose() { score({0, 0, 0}); }
 
-  const SystemClock clock_;
+  SystemClock clock_;
   ScriptedServer server_;
 };
 
