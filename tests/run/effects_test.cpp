@@ -136,6 +136,7 @@ TEST(RunConfigCheck, a_teacher_behind_an_endpoint_says_what_it_can_be_compared_w
   refused({model, "rollout.temperature=0.7"}, "at temperature 1, and rollout.temperature is 0.7");
   refused({model, "rollout.top_p=0.9"}, "rollout.top_k, rollout.top_p or rollout.min_p cuts some off");
   RunConfig config;
+  (void)schema_of(config);  // sets the defaults of lists
   config.algorithm.teacher.endpoint = {.url = "ftp://x", .model = "big", .key_env = {}, .key_file = {}};
   EXPECT_THAT(check(config).message(), HasSubstr("algorithm.teacher.url: "));
   config.algorithm.teacher.endpoint.url = "http://x/v1";
