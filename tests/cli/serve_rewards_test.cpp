@@ -128,6 +128,8 @@ TEST_F(ServeRewards, go_with_sleep_and_come_back_and_stand_behind_a_door) {
   Json named = body;
   named["model"] = "judge";
   EXPECT_EQ(reward(named), expected);
+  server_->signal(SIGTERM);  // its private folder goes with it
+  EXPECT_EQ(server_->wait(), 0);
 }
 
 TEST_F(ServeRewards, a_head_that_is_none_ends_the_start_by_its_name) {
