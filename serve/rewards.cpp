@@ -75,7 +75,8 @@ DescribedPath RewardRequests::described() const {
   return {kRewards, "post", "The reward of a conversation, by a reward model", &fields_, kRewardNeeds};
 }
 
-void RewardRequests::answer(wire::HttpRequest request, std::shared_ptr<const KeyTerms> key, const wire::HttpReply& reply) {
+void RewardRequests::answer(wire::HttpRequest request, std::shared_ptr<const KeyTerms> key,
+                            const wire::HttpReply& reply) {
   const uint64_t turn = std::hash<std::string>{}(key->name);  // keys take turns
   const bool taken = queue_.submit(
       [this, reply, body = std::move(request.body), key = std::move(key)]() -> WorkQueue::Completion {
