@@ -105,6 +105,7 @@ void AutoTakeOver::read_config(Watched& watched) const {
 void AutoTakeOver::turn_of(uint64_t run, Watched& watched) {
   const Time now = clock_.now();
   if (watched.process > 0) return look_at_process(watched);
+  if (is_draining_) return;
   if (!watched.watch) {
     if (now < watched.look_again) return;
     watched.look_again = now + kLookAgain;
@@ -182,6 +183,7 @@ void AutoTakeOver::look_at_process(Watched& watched) {
 }
 
 void AutoTakeOver::drain() {
+  is_draining_ = true;
   for (const auto& [run, watched] : runs_) {
     if (watched.process > 0) ::kill(watched.process, SIGTERM);
   }

@@ -42,10 +42,11 @@ class AutoTakeOver {
   void over(uint64_t run) { heard_.over(run, clock_.now()); }
   Silence silence(uint64_t run) const { return heard_.silence(run, clock_.now()); }
 
-  // Asks, hears answers, goes on with what is to be taken over. Returns at once.
+  // Asks, hears answers, goes on with what is to be taken over. Returns at once. Comes before what has arrived is read,
+  // so that time in which this host did nothing counts as nobody's silence.
   void turn();
 
-  // Asks runs that were taken over to save a checkpoint and end.
+  // Asks runs that were taken over to save a checkpoint and end; from now on none is taken over.
   void drain();
   bool is_running() const;  // one of them
 
@@ -78,6 +79,7 @@ class AutoTakeOver {
   const Clock& clock_;
   RunsHeard heard_;
   std::map<uint64_t, Watched> runs_;
+  bool is_draining_ = false;
 };
 
 }  // namespace tandem::hosts

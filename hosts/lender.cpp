@@ -51,13 +51,13 @@ class Lender {
     for (;;) {
       wire::Socket* const sockets[] = {&socket_};
       wire::wait(sockets, kTurn, keeper_.wake_fd());
+      take_over_.turn();
       receive();
       keeper_.turn([this](const standby::Keeper::Reply& reply) {
         wire::Outgoing out(reply.id, reply.run);
         standby::write_answer(reply.answer, out.body().initCopyAnswer());
         (void)socket_.send(reply.to, out);
       });
-      take_over_.turn();
       for (const run::Ending& ending : launcher_.poll()) {
         if (lease_) lease_->session.ended(ending);
       }

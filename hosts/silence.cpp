@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace tandem::hosts {
 namespace {
@@ -54,6 +55,13 @@ size_t MajorityWatch::agreeing(Time now) const {
          }));
 }
 
+std::string MajorityWatch::given_back(Time now) const {
+  for (const auto& [host, answer] : answers_) {
+    if (now - answer.at <= kAnswerHolds && answer.silence.is_over) return host;
+  }
+  return "";
+}
+
 MajorityWatch::Turn MajorityWatch::tick(const Silence& here, Time now) {
   Turn turn;
   if (state_ == State::kTaking || state_ == State::kDone) return turn;
@@ -70,11 +78,18 @@ MajorityWatch::Turn MajorityWatch::tick(const Silence& here, Time now) {
     state_ = State::kAsking;
     next_ask_ = {};
     told_ = 0;
+    told_of_end_ = false;
     turn.news.push_back(fmt::format("run {} has said nothing for {:.0f} s: its {} other hosts are asked", terms_.run,
                                     here.seconds, terms_.others.size()));
   }
   const size_t agree = agreeing(now);
-  if (agree >= needed()) {
+  const std::string ended_at = given_back(now);
+  if (!ended_at.empty() && !std::exchange(told_of_end_, true)) {
+    turn.news.push_back(
+        fmt::format("host {} says that run {} has given it back: an operator decides (`tandem run --take-over`)",
+                    ended_at, terms_.run));
+  }
+  if (ended_at.empty() && agree >= needed()) {
     state_ = State::kTaking;
     ++attempts_;
     turn.takes_over = true;

@@ -65,6 +65,7 @@ class MajorityWatch {
     std::vector<std::string> news;  // for people
   };
   // `here`: what this host has heard.
+  // Where one of the others says that the run has given it back nothing is taken over: the run may have ended well.
   Turn tick(const Silence& here, Time now);
   void on(const std::string& host, const Silence& there, Time now);
   // Nothing was taken over; another attempt comes later, kMostAttempts in all.
@@ -77,6 +78,7 @@ class MajorityWatch {
 
  private:
   size_t agreeing(Time now) const;
+  std::string given_back(Time now) const;  // a host that says so; empty: none does
   struct Answer {
     Silence silence;
     Time at{};
@@ -86,6 +88,7 @@ class MajorityWatch {
   std::map<std::string, Answer> answers_;
   Time next_ask_{}, not_before_{};
   size_t told_ = 0;  // how many agreed when that was said last
+  bool told_of_end_ = false;
   int attempts_ = 0;
 };
 

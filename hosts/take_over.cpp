@@ -128,7 +128,12 @@ Result<TakeOver> take_over(const fs::path& given, bool accepts_loss, const Progr
     const Status& why = known.error();
     return fail(why.code() == Code::kNotFound ? Status::invalid(why.message()).hint(why.hint()) : why);
   }
-  const auto claim = TRY(run::claim_run_dir(folder));
+  auto claimed = run::claim_run_dir(folder);
+  if (!claimed && claimed.error().code() == Code::kInvalid) {
+    return fail(std::move(claimed).error().hint(
+        "the run goes on here already, by an operator or by run.standby_takes_over=majority; `tandem view` shows it"));
+  }
+  const auto claim = TRY(std::move(claimed));
   if (!is_there(folder / kConfigFile) || !is_there(rollout::ledger_log_path(folder))) {
     return fail(Status::invalid(fmt::format("{} has no run yet: its first copy was not whole", folder.string()))
                     .hint("go on in the run's own directory, by --resume"));

@@ -37,6 +37,7 @@ std::map<std::string, std::string> reasons_of(const RunConfig& c) {
          {"algorithm.teacher.model", "algorithm.teacher.key_env", "algorithm.teacher.key_file",
           "algorithm.teacher.seconds", "algorithm.teacher.retries", "algorithm.teacher.concurrency"},
          "algorithm.teacher.url is empty");
+  unless(c.run.standby_takes_over == "majority", {"run.standby_patience"}, "run.standby_takes_over is not majority");
   unless(!a.demonstrations.data.empty(), {"algorithm.demonstrations.samples", "algorithm.demonstrations.coefficient"},
          "algorithm.demonstrations.data names none");
   unless(a.correction.kind != "none",

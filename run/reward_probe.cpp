@@ -37,7 +37,7 @@ class ProbeFolder {
   fs::path path_;
 };
 
-// An attempt that has done nothing.
+// An attempt with a call that came to nothing, as most episodes have calls.
 Result<envs::PlayedEpisode> sample_episode(const envs::Task& task) {
   envs::PlayedEpisode episode{.task = task.spec.id(),
                               .kind = task.spec.kind,
@@ -47,7 +47,17 @@ Result<envs::PlayedEpisode> sample_episode(const envs::Task& task) {
                               .after = task.files};
   episode.messages.push_back({{"role", "system"}, {"content", "You work in a folder by calling tools."}});
   episode.messages.push_back({{"role", "user"}, {"content", task.instruction}});
+  const Json arguments = {{"file_path", "README"}};
+  const std::string output = "Error: there is no file README";
+  const Json called = {{"name", "read"}, {"arguments", dump_json(arguments)}};
+  episode.messages.push_back(
+      {{"role", "assistant"},
+       {"content", ""},
+       {"tool_calls", Json::array({{{"id", "call_0_0"}, {"type", "function"}, {"function", called}}})}});
+  episode.messages.push_back({{"role", "tool"}, {"tool_call_id", "call_0_0"}, {"content", output}});
   episode.messages.push_back({{"role", "assistant"}, {"content", "I do not know how."}});
+  episode.calls.push_back(
+      {{"turn", 0}, {"name", "read"}, {"arguments", arguments}, {"error", ""}, {"output", output}, {"exit_code", 1}});
   episode.answer = "I do not know how.";
   episode.terms = {{"files", 0}, {"unread_calls", 0}};
   episode.why = "nothing was done";

@@ -17,7 +17,8 @@ std::vector<std::string> teacher_mistakes(const RunConfig& c) {
   if (const Status url = wire::check_url(teacher.endpoint.url); !url)
     mistakes.push_back("algorithm.teacher.url: " + url.message());
   refuse(!teacher.path.empty(), "algorithm.teacher.path and algorithm.teacher.url name a teacher each: leave one out");
-  refuse(teacher.endpoint.model.empty(), "algorithm.teacher.model: which model of the endpoint teaches?");
+  refuse(teacher.endpoint.model.empty(),
+         "algorithm.teacher.model is empty: give the name that the endpoint has for the model");
   refuse(!teacher.endpoint.key_env.empty() && !teacher.endpoint.key_file.empty(),
          "algorithm.teacher.key_env and algorithm.teacher.key_file both say where the key is: leave one out");
   refuse(c.rollout.temperature != 1,

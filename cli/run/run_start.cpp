@@ -79,7 +79,6 @@ Status find_run(const RunOptions& options, RunStart& start) {
   const bool may_go_on = options.resume || options.resume_or_start;
   TRY(run::read_config(options.config, options.overrides, start.schema, config, may_go_on));
   if (auto& lock = config.env.packages.lock; !lock.empty()) lock = fs::absolute(lock).lexically_normal().string();
-  for (const std::string& note : run::without_effect(config, start.schema)) fmt::print(stderr, "warning: {}\n", note);
   start.stem = fs::path(options.config).stem();
   TRY(choose_folder(options, start));
   const fs::path& run_dir = start.run_dir;
@@ -100,13 +99,21 @@ Status find_run(const RunOptions& options, RunStart& start) {
     return Status::invalid(fmt::format("{} holds no run to resume", run_dir.string()));
   start.given = run::given_keys(start.schema);
   start.recorded = config;
-  if (!start.exists) return {};
+  // Beside what the run has already, where it goes on.
+  const auto warn = [&] {
+    for (const std::string& note : run::without_effect(config, start.schema)) fmt::print(stderr, "warning: {}\n", note);
+  };
+  if (!start.exists) {
+    warn();
+    return {};
+  }
   const run::RecordedConfig before = TRY(run::read_recorded(run_dir));
   run::ResumedConfig resumed = TRY(run::resume_config(before, config, start.schema, run_dir));
   start.recorded = before.config;
   start.given = std::move(resumed.given);
   start.changes = std::move(resumed.changes);
   config = std::move(resumed.config);
+  warn();
   return run::check(config);
 }
 

@@ -135,7 +135,7 @@ Status check(const SftConfig& c, const Schema& schema) {
     if (!c.on_transcripts() && is_of(field.path, kTranscriptKeys)) {
       return Status::invalid(
                  fmt::format("{}: {} is of training on transcripts, and data.train names none", origin, field.path))
-          .hint("name files in data.train, such as data.train=[chats.jsonl]");
+          .hint("name files in data.train, such as data.train=[chats.jsonl], or pairs of answers in data.preferences");
     }
   }
   TRY(optimizer_of(c, 1));

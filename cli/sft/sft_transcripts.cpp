@@ -120,6 +120,12 @@ Result<int> train_on_transcripts(const SftOptions& options, const SftConfig& con
   const Reporter reporter(options.json);
   const auto interrupt = TRY(Interrupt::listen());
   const auto renderer = TRY(load_renderer(config));
+  if (config.on_rewards() && !renderer.writes_calls()) {
+    fmt::print(
+        stderr,
+        "warning: the model's chat template writes no tool calls, so this reward model will refuse conversations "
+        "with calls; set data.tool_calls=text to have them written into the messages\n");
+  }
   const auto samples = TRY(read_samples(config, renderer));
   if (options.show > 0) return show_sample(options, renderer, samples);
   auto settings = TRY(settings_of(config, folder));

@@ -240,7 +240,7 @@ TEST_F(RewardsRun, a_dry_run_tries_the_rewards_once) {
                    std::string("reward.place=") + place}),
               0)
         << text(output());
-    EXPECT_THAT(text(output()), HasSubstr("tried     the rewards, on a sample episode: {\"calls\":0")) << place;
+    EXPECT_THAT(text(output()), HasSubstr("tried     the rewards, on a sample episode: {\"calls\":1")) << place;
   }
   EXPECT_EQ(dry({"reward.command=python3 good.py", "reward.files=[" + good + "]", "reward.weights=[colour=1]"}), 3);
   EXPECT_THAT(text(output()), HasSubstr("nobody said the term colour"));

@@ -130,7 +130,7 @@ TEST(RunConfigCheck, a_teacher_behind_an_endpoint_says_what_it_can_be_compared_w
   };
   const std::string model = "algorithm.teacher.model=big";
   refused({model}, "");
-  refused({}, "algorithm.teacher.model: which model of the endpoint teaches?");
+  refused({}, "algorithm.teacher.model is empty: give the name that the endpoint has for the model");
   refused({model, "algorithm.teacher.path=x"}, "name a teacher each");
   refused({model, "algorithm.teacher.key_env=A", "algorithm.teacher.key_file=b"}, "both say where the key is");
   refused({model, "rollout.temperature=0.7"}, "at temperature 1, and rollout.temperature is 0.7");

@@ -188,10 +188,14 @@ Result<Sample> ChatRenderer::sample(const Chat& chat) const { return in_notation
 
 Result<Sample> ChatRenderer::answered(const Chat& chat) const { return in_notation(chat, &ChatRenderer::answer_of); }
 
+bool ChatRenderer::writes_calls() const {
+  return settings_.calls == CallWriting::kText || template_.source(true).find("tools") != std::string::npos;
+}
+
 Result<Sample> ChatRenderer::in_notation(const Chat& chat,
                                          Result<Sample> (ChatRenderer::*make)(const Chat&) const) const {
   if (settings_.calls == CallWriting::kText) return (this->*make)(with_calls_in_messages(chat));
-  if (!chat.tools.is_null() && template_.source(true).find("tools") == std::string::npos) {
+  if (!chat.tools.is_null() && !writes_calls()) {
     return fail(Status::invalid("has tools, which the model's chat template does not write")
                     .hint("set data.tool_calls=text, and name the tools in the system message"));
   }

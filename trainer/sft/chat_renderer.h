@@ -54,6 +54,9 @@ class ChatRenderer {
   // Whether the last token that is trained is one that ends the model's turn: else it does not learn to end.
   bool ends_its_turn(const Sample& sample) const;
 
+  // False where the model's chat template would have to write tools and calls, and does not.
+  bool writes_calls() const;
+
   const model::ModelConfig& config() const { return config_; }
 
  private:

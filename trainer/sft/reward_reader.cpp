@@ -45,7 +45,13 @@ Result<std::vector<int32_t>> RewardReader::tokens(const Json& conversation) cons
 }
 
 Result<std::vector<int32_t>> RewardReader::tokens(const Chat& chat) const {
-  return TRY(renderer_.answered(chat)).tokens;
+  auto read = renderer_.answered(chat);
+  // Who asks cannot set what the training was told.
+  if (!read && !renderer_.writes_calls()) {
+    return fail(std::move(read).error().hint(
+        "the reward model was trained without tool calls: train one with data.tool_calls=text"));
+  }
+  return TRY(std::move(read)).tokens;
 }
 
 }  // namespace tandem::trainer
