@@ -1,8 +1,10 @@
 // The head of a reward model on disk, and rewards of the model with it.
 #include "model/reward_head.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <array>
 #include <cmath>
@@ -19,7 +21,7 @@ const fs::path kRewardedModel = fs::path(TANDEM_SOURCE_DIR) / "tests" / "golden"
 
 class RewardHeads : public testing::Test {
  protected:
-  RewardHeads() : folder_(fs::path(testing::TempDir()) / "reward-heads") {
+  RewardHeads() : folder_(fs::path(testing::TempDir()) / fmt::format("reward-heads-{}", ::getpid())) {
     fs::remove_all(folder_);
     EXPECT_TRUE(make_directories(folder_));
   }

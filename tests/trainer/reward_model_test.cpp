@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <fstream>
@@ -32,7 +33,7 @@ Learner reward_learner(const RewardLoss& loss, OptimizerSettings optimizer = {.l
 
 // Twelve pairs whose chosen answers begin alike.
 SampleSet reward_pairs(double margin = 0) {
-  const fs::path file = fs::path(testing::TempDir()) / "reward-pairs.jsonl";
+  const fs::path file = fs::path(testing::TempDir()) / fmt::format("reward-pairs-{}.jsonl", ::getpid());
   std::ofstream lines(file);
   for (int i = 0; i < 12; ++i) {
     const std::string name = "x" + std::to_string(i);
@@ -118,7 +119,7 @@ TEST(RewardModels, give_the_same_bits_alone_together_and_after_the_way_through_f
   for (size_t i = 0; i < answers.size(); ++i)
     EXPECT_EQ(learner.rewards(std::span(&answers[i], 1))->front(), together[i]);
 
-  const fs::path out = fs::path(testing::TempDir()) / "reward-model";
+  const fs::path out = fs::path(testing::TempDir()) / fmt::format("reward-model-{}", ::getpid());
   fs::remove_all(out);
   ASSERT_TRUE(learner.export_model(out, kRewardStart));
   EXPECT_FALSE(fs::exists(out / "value_head.safetensors"));
@@ -211,7 +212,7 @@ TEST(RewardModels, learn_on_a_device_with_the_bits_of_the_host) {
 TEST(RewardModels, are_saved_and_go_on_to_the_same_bits) {
   const auto answers = answers_of(reward_pairs());
   const std::vector<double> margins(12, 0.5);
-  const fs::path folder = fs::path(testing::TempDir()) / "reward-checkpoint";
+  const fs::path folder = fs::path(testing::TempDir()) / fmt::format("reward-checkpoint-{}", ::getpid());
   fs::remove_all(folder);
   for (const bool trunk : {true, false}) {
     auto whole = reward_learner({});
@@ -239,7 +240,7 @@ TEST(RewardModels, are_saved_and_go_on_to_the_same_bits) {
 TEST(RewardModels, are_trained_validated_and_written_whatever_interrupts_them) {
   SampleSet samples = reward_pairs(0.25);
   samples.validation.assign(samples.train.begin(), samples.train.begin() + 8);
-  const fs::path root = fs::path(testing::TempDir()) / "reward-trainings";
+  const fs::path root = fs::path(testing::TempDir()) / fmt::format("reward-trainings-{}", ::getpid());
   fs::remove_all(root);
   struct Training {
     std::vector<Json> events;
