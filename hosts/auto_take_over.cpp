@@ -116,7 +116,7 @@ void AutoTakeOver::turn_of(uint64_t run, Watched& watched) {
   const auto turn = watched.watch->tick(silence(run), now);
   for (const std::string& line : turn.news) say(line);
   if (watched.watch->state() != MajorityWatch::State::kAsking) watched.others.clear();
-  if (!turn.asks.empty()) ask(run, watched);
+  if (!turn.asks.empty()) ask(run, watched, turn.asks);
   if (!turn.takes_over) return;
   if (const Status begun = take_over(watched); !begun.ok()) {
     say(fmt::format("run {} could not be taken over: {}", watched.name, begun.to_string()));
@@ -124,15 +124,11 @@ void AutoTakeOver::turn_of(uint64_t run, Watched& watched) {
   }
 }
 
-void AutoTakeOver::ask(uint64_t run, Watched& watched) {
+void AutoTakeOver::ask(uint64_t run, Watched& watched, const std::vector<std::string>& hosts) {
   if (watched.others.empty()) {
-    const auto recorded = run::read_recorded(watched.copy);
-    if (!recorded) return;
     const uint64_t life = unique_number();
-    for (const std::string& host : recorded->config.run.hosts) {
-      if (host == recorded->config.run.standby) continue;
-      const wire::Identity identity{
-          .sender = fmt::format("{:016x}/standby-{:x}", run, life), .epoch = life, .run = run};
+    const wire::Identity identity{.sender = fmt::format("{:016x}/standby-{:x}", run, life), .epoch = life, .run = run};
+    for (const std::string& host : hosts) {
       if (auto socket = wire::Socket::connect(context_, host, identity, &settings_.secret))
         watched.others.push_back({.address = host, .socket = std::move(*socket)});
     }

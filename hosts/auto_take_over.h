@@ -69,7 +69,7 @@ class AutoTakeOver {
   void forget_one();
   void read_config(Watched& watched) const;
   void turn_of(uint64_t run, Watched& watched);
-  void ask(uint64_t run, Watched& watched);
+  void ask(uint64_t run, Watched& watched, const std::vector<std::string>& hosts);
   void hear(Watched& watched);
   Status take_over(Watched& watched);
   void look_at_process(Watched& watched);

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/iso_time.h"
 
 namespace tandem::trainer {
@@ -46,8 +48,11 @@ Result<std::vector<int32_t>> RewardReader::tokens(const Json& conversation) cons
 
 Result<std::vector<int32_t>> RewardReader::tokens(const Chat& chat) const {
   auto read = renderer_.answered(chat);
+  const bool has_calls = !chat.tools.is_null() || std::ranges::any_of(chat.messages, [](const Json& message) {
+    return message.contains("tool_calls");
+  });
   // Who asks cannot set what the training was told.
-  if (!read && !renderer_.writes_calls()) {
+  if (!read && has_calls && !renderer_.writes_calls()) {
     return fail(std::move(read).error().hint(
         "the reward model was trained without tool calls: train one with data.tool_calls=text"));
   }
