@@ -165,12 +165,13 @@ Result<DataSetWriter> DataSetWriter::open(const fs::path& run_dir, DataFormat fo
   const auto profile = TRY(envs::profile_of_model(run_dir, TRY(run::profile_of(config))));
   std::optional<envs::TaskSet> tasks;
   if (!config.tasks.path.empty()) tasks = TRY(run::read_recorded_tasks(config, run_dir));
+  auto network = TRY(envs::AllowList::parse(config.env.network));
   return DataSetWriter(std::make_unique<State>(State{.format = format,
                                                      .model = fs::weakly_canonical(run_dir).filename().string(),
                                                      .conversation = std::move(conversation),
                                                      .profile = profile,
                                                      .tasks = std::move(tasks),
-                                                     .network = TRY(envs::AllowList::parse(config.env.network)),
+                                                     .network = std::move(network),
                                                      .packages = run::packages_told(config).value_or("")}));
 }
 

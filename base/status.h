@@ -82,7 +82,7 @@ struct Failure {
 };
 inline Failure fail(Status status) { return {std::move(status)}; }
 
-// The value of a Result, or return its error from the enclosing function. Also checks a Status.
+// The value of a Result, or return its error from the enclosing function. Checks a Status too. First in its braces.
 #define TRY(...)                                                               \
   ({                                                                           \
     auto try_outcome_ = (__VA_ARGS__);                                         \

@@ -155,10 +155,9 @@ Status products(CudaBench& bench, int m, int n, int k) {
                     by_tensor_cores));
   const size_t blocks = kernels::scale_blocks(n, kernels::kScaleBlock) * kernels::scale_blocks(k, kernels::kScaleBlock);
   g.b = nullptr;
-  g.b_codes = {.codes = TRY(bench.gpu.array(of_b, uint8_t{0x38})),
-               .scales = TRY(bench.gpu.array(blocks, uint8_t{127})),
-               .block = kernels::kScaleBlock,
-               .block_rows = kernels::kScaleBlock};
+  const auto codes = TRY(bench.gpu.array(of_b, uint8_t{0x38}));
+  const auto scales = TRY(bench.gpu.array(blocks, uint8_t{127}));
+  g.b_codes = {.codes = codes, .scales = scales, .block = kernels::kScaleBlock, .block_rows = kernels::kScaleBlock};
   TRY(bench.product(fmt::format("gemm {}x{}x{}, weights in fp8", m, n, k), flops, bench.gpu.functions().gemm, g));
   const TandemCudaTensorGemmFp8 fp8{
       .a = TRY(bench.gpu.array(of_a, uint8_t{0x38})),

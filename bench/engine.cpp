@@ -125,8 +125,9 @@ Result<std::vector<Figure>> bench_engine(const Settings& settings) {
   if (config.experts.count > 0) TRY(add_decode(64, 1, ", routes recorded", Routes::kRecorded));
   // Two numbers are read for each token.
   for (const int count : {10, 10000}) {
-    figures.push_back({fmt::format("prefix found among {} prompts", count), TRY(prefix_tokens(settings, count)) / 1e6,
-                       "Mtok/s", limits.bytes / (2 * sizeof(int32_t)) / 1e6, "memory"});
+    const double tokens = TRY(prefix_tokens(settings, count));
+    figures.push_back({fmt::format("prefix found among {} prompts", count), tokens / 1e6, "Mtok/s",
+                       limits.bytes / (2 * sizeof(int32_t)) / 1e6, "memory"});
   }
   // Those of the benchmark are for all matrices, and of a router none can be live.
   if (config.experts.count == 0) TRY(add_adapters(weights, settings, figures));

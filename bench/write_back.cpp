@@ -53,8 +53,9 @@ Result<double> files_per_second(size_t count, const envs::WriteBatches& batches)
 
 Status add_write_backs(std::vector<Figure>& figures) {
   const auto add = [&](size_t count, const char* how, const envs::WriteBatches& batches) -> Status {
-    figures.push_back({fmt::format("write back {} new files of {} KiB, {}", count, kFileBytes >> 10, how),
-                       TRY(files_per_second(count, batches)), "/s", 0, ""});
+    const double files = TRY(files_per_second(count, batches));
+    figures.push_back(
+        {fmt::format("write back {} new files of {} KiB, {}", count, kFileBytes >> 10, how), files, "/s", 0, ""});
     return {};
   };
   TRY(add(1000, "each synced by itself", {.few = SIZE_MAX}));

@@ -164,12 +164,13 @@ class Evaluation {
 };
 
 Result<PlayTerms> play_terms(const Suite& suite) {
+  auto network = TRY(envs::AllowList::parse(suite.env.network));
   PlayTerms terms{.episode = {.output_limit = static_cast<size_t>(suite.profile.output_bytes),
                               .call_time_limit_s = suite.profile.call_seconds,
                               .test_time_limit_s = suite.profile.call_seconds,
                               .tools = suite.profile.tools,
                               .system = suite.profile.system,
-                              .network = TRY(envs::AllowList::parse(suite.env.network))},
+                              .network = std::move(network)},
                   .turns = suite.limits.turns,
                   .time = from_seconds(suite.limits.seconds),
                   .tokens = static_cast<uint64_t>(suite.limits.tokens),

@@ -135,7 +135,8 @@ Result<std::vector<HomeText>> texts_of(const run::RunConfig& config, const fs::p
     texts.push_back({.path = kTasksRecord, .content = dump_json(with_format(record, run::kTasksFormat))});
   }
   texts.push_back({.path = "config.resolved.json", .content = run::recorded_text(there, {})});
-  texts.push_back({.path = envs::kProfileFile, .content = TRY(read_file(run_dir / envs::kProfileFile, 1 << 20))});
+  auto profile = TRY(read_file(run_dir / envs::kProfileFile, 1 << 20));
+  texts.push_back({.path = envs::kProfileFile, .content = std::move(profile)});
   return texts;
 }
 

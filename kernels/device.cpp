@@ -73,7 +73,8 @@ Result<Device> device_named(std::string_view text) {
   const std::vector<std::string_view> parts = split(text, ':');
   if (parts[0] == "cuda" || parts[0] == "emulated") {
     const Kind found = parts[0] == "cuda" ? Kind::kCuda : Kind::kEmulated;
-    Device device{.kind = found, .index = TRY(index_of(text, parts.size() > 1 ? parts[1] : ""))};
+    const int index = TRY(index_of(text, parts.size() > 1 ? parts[1] : ""));
+    Device device{.kind = found, .index = index};
     if (parts.size() == 2) return device;
     device.kernels = parts[2] == "exact" ? Device::Kernels::kExact : Device::Kernels::kTensor;
     if (parts.size() == 3 && (parts[2] == "exact" || parts[2] == "tensor")) return device;

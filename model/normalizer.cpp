@@ -214,7 +214,8 @@ Status Normalizer::add(const Json& json) {
   } else if (type == "Replace") {
     return add_replace(json);
   } else if (type == "Strip") {
-    const Strip strip{TRY(bool_at(json, "strip_left", true)), TRY(bool_at(json, "strip_right", true))};
+    const bool left = TRY(bool_at(json, "strip_left", true)), right = TRY(bool_at(json, "strip_right", true));
+    const Strip strip{left, right};
     keeps_start_ &= !strip.left;
     steps_.emplace_back(strip);
   } else if (type == "StripAccents") {

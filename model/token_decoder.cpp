@@ -84,9 +84,13 @@ Status TokenDecoder::read_chain(const std::vector<const Json*>& steps) {
       const Json& pattern = field(field(step, "pattern"), "String");
       if (!pattern.is_string() || pattern.get_ref<const std::string&>().empty())
         return unsupported("of anything but a String");
-      steps_.push_back({.replace = {pattern.get<std::string>(), TRY(text_field(step, "content"))}, .strip = {}});
+      auto content = TRY(text_field(step, "content"));
+      steps_.push_back({.replace = {pattern.get<std::string>(), std::move(content)}, .strip = {}});
     } else if (type == "Strip") {
-      Strip strip{TRY(text_field(step, "content")), TRY(count_field(step, "start")), TRY(count_field(step, "stop"))};
+      Strip strip;
+      strip.content = TRY(text_field(step, "content"));
+      strip.start = TRY(count_field(step, "start"));
+      strip.stop = TRY(count_field(step, "stop"));
       if (strip.content.empty() || next_character(strip.content).length != strip.content.size())
         return Status::invalid("Strip: content is not one character");
       if (strip.start == 0 && strip.stop == 0) continue;

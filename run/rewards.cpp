@@ -85,11 +85,13 @@ Result<std::shared_ptr<envs::Judge>> group_judge_of_run(const RunConfig& config,
 
 Result<std::shared_ptr<envs::ForeignEnvironments>> foreign_environments_of(const RunConfig& config) {
   if (config.env.external.empty()) return std::shared_ptr<envs::ForeignEnvironments>();
+  auto environments = TRY(envs::parse_environments(config.env.external));
+  const auto profile = TRY(profile_of(config));
   return std::make_shared<envs::ForeignEnvironments>(
-      envs::ForeignSettings{.environments = TRY(envs::parse_environments(config.env.external)),
+      envs::ForeignSettings{.environments = std::move(environments),
                             .seconds = config.env.external_seconds,
                             .programs = static_cast<size_t>(config.env.external_programs),
-                            .output_limit = static_cast<size_t>(TRY(profile_of(config)).output_bytes)});
+                            .output_limit = static_cast<size_t>(profile.output_bytes)});
 }
 
 double grade_seconds_of(const RunConfig& config) {

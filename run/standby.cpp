@@ -41,6 +41,7 @@ Result<std::unique_ptr<standby::Replicator>> replicator_of(const RunConfig& conf
                                                            uint64_t start) {
   auto paths = paths_of(self);
   if (config.run.standby.empty() || paths.empty() || self.rank != 0) return std::unique_ptr<standby::Replicator>();
+  auto secret = TRY(wire::Secret::read(config.run.key));
   return std::make_unique<standby::Replicator>(
       standby::ReplicatorSettings{.run_dir = fs::absolute(run_dir).lexically_normal(),
                                   .run = name_of_run(run_dir),
@@ -50,7 +51,7 @@ Result<std::unique_ptr<standby::Replicator>> replicator_of(const RunConfig& conf
                                   .start = start,
                                   .paths = std::move(paths),
                                   .address = config.run.standby,
-                                  .secret = TRY(wire::Secret::read(config.run.key)),
+                                  .secret = std::move(secret),
                                   .goes_on = config.run.standby_lost == "go_on",
                                   .keeps_news = self.role == wire::Role::kSupervisor});
 }

@@ -131,8 +131,8 @@ Status Supervisor::start() {
   TRY(make_directories(run_dir_ / "logs" / fmt::format("attempt_{}", attempt_)));
   TRY(make_private_folder(layout_.socket_folder()));
   const wire::Peer self{wire::Role::kSupervisor, 0};
-  const wire::Identity identity{
-      .sender = to_string(self), .epoch = TRY(count_start(run_dir_, self, clock_)), .run = layout_.run_id()};
+  const auto epoch = TRY(count_start(run_dir_, self, clock_));
+  const wire::Identity identity{.sender = to_string(self), .epoch = epoch, .run = layout_.run_id()};
   const auto lines = TRY(Lines::of(layout_));
   coordinator_ = TRY(wire::Socket::connect(context_, lines.coordinator().text(), identity, lines.secret()));
   apply(Supervision::Tick{});

@@ -62,8 +62,8 @@ Result<std::shared_ptr<ServedRewards>> load_rewards(const fs::path& directory, c
     weights = std::move(of_host);
   }
   auto read = TRY(make(directory, *head));
-  return std::make_shared<ServedRewards>(ServedRewards{
-      std::move(read), TRY(model::RewardModel::create(std::move(weights), std::move(stream), std::move(*head)))});
+  auto rewards = TRY(model::RewardModel::create(std::move(weights), std::move(stream), std::move(*head)));
+  return std::make_shared<ServedRewards>(ServedRewards{std::move(read), std::move(rewards)});
 }
 
 RewardRequests::RewardRequests(const ModelSet& models)

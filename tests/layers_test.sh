@@ -41,6 +41,7 @@ expect "echo '#include \"envs/sandbox/sandbox.h\"' >>envs/sandbox/files.h" "clos
 expect "echo '#include \"model/panels.h\"' >>envs/search/words.cpp" "which is private to model"
 expect "echo 'const char* kPort = \"tcp://127.0.0.1:1\";' >>envs/server/server.cpp" "writes tcp:// itself"
 expect "echo 'auto a = format(\"at ipc://{}\", b);' >>envs/server/server.cpp" "writes ipc:// itself"
+expect "echo 'Result<A> f() { return A{.a = text(), .b = {1, TRY(number())}}; }' >>envs/server/server.cpp" "TRY behind another value in braces"
 expect "sed -i 1s/^/anything\\\\n/ docs/files.md" "docs/files.md:1: is not as the sources"
 expect "sed -i '/^| .envs.tools/s/.base./\`base\` \`wire\`/' ARCHITECTURE.md" "run scripts/check-layers --write"
 expect "sed -i 's/^envs.network: base/envs\\/network: base wires/' cmake/layers.txt" "wires does not stand above envs/network"

@@ -234,10 +234,12 @@ Result<int> work_on(const AgentOptions& o, const fs::path& folder, envs::Sandbox
   if (o.model.empty()) {
     servers = TRY(endpoint_model(o, task, profile, foreign, clock, *view));
   } else {
+    const auto format = TRY(number_format(o.format, o.model));
+    const auto place = TRY(place_of(o.device, o.threads));
     loaded = TRY(rollout::load_model({.model = o.model,
-                                      .format = TRY(number_format(o.format, o.model)),
+                                      .format = format,
                                       .max_tokens = o.max_context,
-                                      .place = TRY(place_of(o.device, o.threads)),
+                                      .place = place,
                                       .conversation = {.now = local_time()}}));
     if (!o.step_name.empty()) loaded->name = o.step_name;
     engine = engine_model(o, *loaded, task, profile, foreign);

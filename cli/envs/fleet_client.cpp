@@ -95,7 +95,8 @@ Result<Servers> servers_of(const FleetTarget& target) {
   if (!layout) return fail(layout.error());
   if (!target.key.empty()) config.env.key = target.key;
   const auto lines = TRY(run::Lines::of(*layout));
-  Servers servers{.addresses = {}, .secret = TRY(run::env_secret(config))};
+  Servers servers;
+  servers.secret = TRY(run::env_secret(config));
   if (lines.secret() != nullptr) servers.secret = *lines.secret();
   const run::Topology topology = TRY(run::topology_of(config));
   for (const run::Place& place : topology.places) {

@@ -91,11 +91,13 @@ Result<OpenModel> open_model(const eval::Suite& suite, const EvalModel& model, c
     return open;
   }
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const auto format = TRY(number_format({.dtype = {}, .weights = suite.weights}, suite.model));
+  const auto place = TRY(place_of(suite.device, suite.threads > 0 ? suite.threads : cores));
   eval::EngineTerms terms{.model = suite.model,
-                          .format = TRY(number_format({.dtype = {}, .weights = suite.weights}, suite.model)),
+                          .format = format,
                           .slots = suite.concurrency,
                           .max_tokens = suite.limits.context,
-                          .place = TRY(place_of(suite.device, suite.threads > 0 ? suite.threads : cores)),
+                          .place = place,
                           .conversation = {.now = parse_iso_time(suite.now),
                                            .special_in_content = suite.special_tokens_in_content == "tokens"
                                                                      ? model::SpecialInContent::kTokens

@@ -144,10 +144,10 @@ Result<GenerateRequest> read_generate_request(const Json& given, const model::Mo
     turn.max_new_tokens = TRY(integer_of<int>(line, "max_tokens", 256, 1, INT_MAX));
     turn.min_new_tokens = TRY(integer_of<int>(line, "min_tokens", 0, 0, INT_MAX));
     request.n = TRY(integer_of<int>(line, "n", 1, 1, 128));
-    turn.sampling = {.temperature = TRY(number_of(line, "temperature", 1, 0, 1000)),
-                     .top_k = TRY(integer_of<int>(line, "top_k", 0, 0, INT_MAX)),
-                     .top_p = TRY(number_of(line, "top_p", 1, 0, 1)),
-                     .min_p = TRY(number_of(line, "min_p", 0, 0, 1))};
+    turn.sampling.temperature = TRY(number_of(line, "temperature", 1, 0, 1000));
+    turn.sampling.top_k = TRY(integer_of<int>(line, "top_k", 0, 0, INT_MAX));
+    turn.sampling.top_p = TRY(number_of(line, "top_p", 1, 0, 1));
+    turn.sampling.min_p = TRY(number_of(line, "min_p", 0, 0, 1));
     turn.presence_penalty = TRY(number_of(line, "presence_penalty", 0, -2, 2));
     turn.frequency_penalty = TRY(number_of(line, "frequency_penalty", 0, -2, 2));
     // Any integer; negative ones count as those that have their bits.

@@ -73,11 +73,13 @@ Result<double> RewardScorer::reward(std::span<const int32_t> tokens) {
 Result<Json> RewardScorer::answer(const Json& line) {
   if (line.contains("tokens")) {
     const auto tokens = TRY(given_tokens(line));
-    return Json{{"reward", TRY(reward(tokens))}, {"tokens", tokens.size()}};
+    const double score = TRY(reward(tokens));
+    return Json{{"reward", score}, {"tokens", tokens.size()}};
   }
   if (line.contains("messages")) {
     const auto tokens = TRY(reader_.tokens(line));
-    return Json{{"reward", TRY(reward(tokens))}, {"tokens", tokens.size()}};
+    const double score = TRY(reward(tokens));
+    return Json{{"reward", score}, {"tokens", tokens.size()}};
   }
   if (!line.contains("chosen") && !line.contains("rejected"))
     return fail(Status::invalid("has neither messages, nor chosen and rejected, nor tokens"));

@@ -122,14 +122,16 @@ Json metrics_of(const envs::ServerCounters& c, Sandboxes& sandboxes, const envs:
 
 Result<envs::RunTerms> terms_of(const run::RunConfig& config, const fs::path& run_dir, const Clock& clock) {
   const auto profile = TRY(envs::profile_of_model(run_dir, TRY(run::profile_of(config))));
+  auto network = TRY(envs::AllowList::parse(config.env.network));
+  auto servers = TRY(envs::parse_mcp_servers(config.env.mcp_servers));
   envs::RunTerms terms{.name = run::name_of_run(run_dir),
                        .episode = {.output_limit = static_cast<size_t>(profile.output_bytes),
                                    .call_time_limit_s = profile.call_seconds,
                                    .test_time_limit_s = profile.call_seconds,
                                    .tools = profile.tools,
                                    .system = profile.system,
-                                   .network = TRY(envs::AllowList::parse(config.env.network)),
-                                   .servers = TRY(envs::parse_mcp_servers(config.env.mcp_servers)),
+                                   .network = std::move(network),
+                                   .servers = std::move(servers),
                                    .count_lints = config.reward.lints != 0,
                                    .freeze_between_turns = config.env.freeze_between_turns}};
   if (const double seconds = run::grade_seconds_of(config); seconds > 0) terms.episode.most_test_seconds = seconds;

@@ -87,9 +87,10 @@ Result<int> run_host_command(HostOptions options) {
                     .hint("give tcp://ADDRESS:PORT; port * takes one that is free"));
   }
   const fs::path store = options.store.empty() ? TRY(hosts::usual_store()) : options.store;
+  auto secret = TRY(key_of(options.key));
   hosts::LenderSettings settings{
       .address = options.listen,
-      .secret = TRY(key_of(options.key)),
+      .secret = std::move(secret),
       .version = TANDEM_VERSION,
       .cores = options.cores > 0 ? options.cores : std::max(1u, std::thread::hardware_concurrency()),
       .memory_bytes =

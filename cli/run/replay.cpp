@@ -60,15 +60,17 @@ Result<trainer::ReplaySettings> settings_of(const ReplayOptions& options, const 
   const auto config = TRY(recorded.configs.of_step(step));
   const auto algorithm = TRY(run::algorithm_of(config));
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const auto format = TRY(model::weight_format_named(config.model.weights));
+  const auto optimizer = TRY(run::optimizer_of(config));
+  const auto devices = TRY(run::devices_of(recorded.config));
   return trainer::ReplaySettings{
       .run_dir = options.run,
       .model = fs::path(options.run) / "model",
-      .format = TRY(model::weight_format_named(config.model.weights)),
-      .optimizer = TRY(run::optimizer_of(config)),
+      .format = format,
+      .optimizer = optimizer,
       .algorithm = algorithm,
       .teacher = algorithm.teacher.path.empty() ? fs::path() : fs::path(options.run) / "teacher",
-      .place = {.device = TRY(run::devices_of(recorded.config)).trainer,
-                .threads = options.threads > 0 ? options.threads : cores}};
+      .place = {.device = devices.trainer, .threads = options.threads > 0 ? options.threads : cores}};
 }
 
 // Whether the steps behind `from` can be taken again up to `version`.

@@ -70,11 +70,9 @@ Result<int> run_role(const RoleOptions& options) {
                     .hint("choose a rank that no entry of env.hosts has; they count from 0"));
   }
   const FileDescriptor claim = TRY(run::claim_role(layout, self));
-  const wire::Identity identity{
-      .sender = to_string(self),
-      .epoch = options.epoch > 0 ? options.epoch : TRY(run::count_start(options.run_dir, self, clock)),
-      .run = layout.run_id(),
-      .faults = TRY(wire::Faults::of_environment())};
+  const auto epoch = options.epoch > 0 ? options.epoch : TRY(run::count_start(options.run_dir, self, clock));
+  const auto faults = TRY(wire::Faults::of_environment());
+  const wire::Identity identity{.sender = to_string(self), .epoch = epoch, .run = layout.run_id(), .faults = faults};
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is a write that fails
   spdlog::set_pattern(fmt::format("%Y-%m-%d %H:%M:%S.%e {} %l %v", identity.sender));
   const auto lines = TRY(run::Lines::of(layout));
@@ -117,6 +115,9 @@ Result<int> run_role(const RoleOptions& options) {
     const auto algorithm = TRY(run::algorithm_of(config));
     const fs::path ranks_folder = layout.socket_folder() / "ranks";
     if (t.ranks > 1) TRY(make_private_folder(ranks_folder));
+    const auto teacher_key = self.rank == 0 ? TRY(run::teacher_key(config)) : "";
+    const auto kept_checkpoints = TRY(run::kept_checkpoints(config));
+    const auto devices = TRY(run::devices_of(config));
     const trainer::TrainerSettings settings{
         .run_dir = options.run_dir,
         .model = layout.model(),
@@ -129,13 +130,12 @@ Result<int> run_role(const RoleOptions& options) {
         .optimizer = optimizer,
         .algorithm = algorithm,
         .teacher = algorithm.teacher.path.empty() ? fs::path() : layout.teacher(),
-        .teacher_key = self.rank == 0 ? TRY(run::teacher_key(config)) : "",
-        .place = {.device = TRY(run::devices_of(config)).trainer,
-                  .threads = t.threads > 0 ? t.threads : std::max(1, cores() / t.ranks)},
+        .teacher_key = teacher_key,
+        .place = {.device = devices.trainer, .threads = t.threads > 0 ? t.threads : std::max(1, cores() / t.ranks)},
         .steps = config.run.steps,
         .checkpoint_every = t.checkpoint_every,
         .measured_every = config.tasks.heldout > 0 ? config.tasks.heldout_every : 0,
-        .kept_checkpoints = TRY(run::kept_checkpoints(config)),
+        .kept_checkpoints = kept_checkpoints,
         .audit_every = t.audit_every,
         .weights = {.deltas = t.weight_deltas},
         .standby = standby.get()};
@@ -151,10 +151,14 @@ Result<int> run_role(const RoleOptions& options) {
                             : std::max(1, cores() / std::max(1, topology.count(wire::Role::kRollout, lines.host())));
     const auto deadlines = TRY(run::env_deadlines_of(config));
     const auto profile = TRY(envs::profile_of_model(options.run_dir, TRY(run::profile_of(config))));
+    const auto devices = TRY(run::devices_of(config));
+    const auto env_secret = secret ? secret : TRY(run::env_secret(config));
+    const auto speculation = TRY(rollout::speculation_named(r.speculation));
+    const auto on_new_version = TRY(rollout::on_new_version_named(r.on_new_version));
     TRY(rollout::run_worker({.identity = identity,
                              .directory = directory,
                              .secret = secret,
-                             .env_secret = secret ? secret : TRY(run::env_secret(config)),
+                             .env_secret = env_secret,
                              .run_dir = fs::absolute(options.run_dir).lexically_normal().string(),
                              .address = own_address,
                              .host = lines.is_between_machines() ? lines.host() : "",
@@ -162,11 +166,11 @@ Result<int> run_role(const RoleOptions& options) {
                              .format = format,
                              .engine = {.slots = r.slots,
                                         .max_tokens = r.max_tokens,
-                                        .speculation = TRY(rollout::speculation_named(r.speculation)),
-                                        .on_new_version = TRY(rollout::on_new_version_named(r.on_new_version)),
+                                        .speculation = speculation,
+                                        .on_new_version = on_new_version,
                                         .record_routes = config.trainer.replay_routes},
                              .conversation = run::conversation_settings(config),
-                             .place = {.device = TRY(run::devices_of(config)).rollout(self.rank), .threads = threads},
+                             .place = {.device = devices.rollout(self.rank), .threads = threads},
                              .max_new_tokens = r.max_new_tokens,
                              .compaction = profile.compaction,
                              .request_seconds = deadlines.request,

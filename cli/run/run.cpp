@@ -123,16 +123,17 @@ Result<Launching> launching_of(const RunStart& start, const run::RunLayout& layo
   Launching launching;
   const run::RunConfig& config = start.config;
   if (config.run.hosts.empty()) return launching;
-  launching.hosts = std::make_unique<hosts::HostLauncher>(
-      hosts::LauncherSettings{.run_dir = fs::absolute(start.run_dir),
-                              .config = config,
-                              .topology = start.topology,
-                              .layout = layout,
-                              .version = TANDEM_VERSION,
-                              .numerics_id = TRY(kernels::Stream::cpu(1)).numerics_id(config.model.weights),
-                              .needs = needs_of(config, start.memory),
-                              .holder = holder_of(start.run_dir)},
-      clock);
+  auto numerics_id = TRY(kernels::Stream::cpu(1)).numerics_id(config.model.weights);
+  launching.hosts =
+      std::make_unique<hosts::HostLauncher>(hosts::LauncherSettings{.run_dir = fs::absolute(start.run_dir),
+                                                                    .config = config,
+                                                                    .topology = start.topology,
+                                                                    .layout = layout,
+                                                                    .version = TANDEM_VERSION,
+                                                                    .numerics_id = std::move(numerics_id),
+                                                                    .needs = needs_of(config, start.memory),
+                                                                    .holder = holder_of(start.run_dir)},
+                                            clock);
   return launching;
 }
 

@@ -275,7 +275,8 @@ Result<int> run_promote(PromoteOptions o) {
   std::error_code error;
   const auto directory = fs::canonical(TRY(run::model_directory(o.checkpoint)), error).string();
   if (error) return fail(Status::invalid(fmt::format("there is no folder {}", o.checkpoint)));
-  const Checkpoint checkpoint{directory, TRY(model::digest_of_model(directory))};
+  auto digest = TRY(model::digest_of_model(directory));
+  const Checkpoint checkpoint{directory, std::move(digest)};
   if (o.out.empty())
     o.out = fmt::format("promotions/{}", digest_of(checkpoint.digest + "\n" + o.server).hex().substr(0, 12));
   const Json identity = {

@@ -149,14 +149,17 @@ Result<std::vector<serve::LaneSettings>> models_of(const ServeConfig& config, co
       same->names.push_back(name);
       continue;
     }
+    const auto numbers = TRY(number_format(format, whole));
+    auto longest_wait = TRY(longest_waits(config));
+    const auto speculation = TRY(rollout::speculation_named(config.speculation));
     models.push_back({.names = {name},
                       .directory = whole,
-                      .format = TRY(number_format(format, whole)),
+                      .format = numbers,
                       .slots = config.slots,
                       .max_tokens = config.max_tokens,
                       .queue = config.queue,
-                      .longest_wait = TRY(longest_waits(config)),
-                      .speculation = TRY(rollout::speculation_named(config.speculation)),
+                      .longest_wait = std::move(longest_wait),
+                      .speculation = speculation,
                       .salt_by_key = config.salt_by_key,
                       .routes = config.routes,
                       .place = place,
@@ -315,13 +318,15 @@ Result<int> run_serve(const ServeOptions& options) {
   if (config.models.empty())
     return fail(Status::invalid("which model? --model DIR says it, or --upstream URL where others serve it"));
   if (config.isolate) return run_isolated(config, options.format);
+  auto models = TRY(models_of(config, options.format));
+  auto adapters = TRY(adapters_of(config));
   serve::ServerSettings settings{
       .front = front_of(config),
-      .models = TRY(models_of(config, options.format)),
+      .models = std::move(models),
       .embedding_model = config.embedding_model,
       .promotions = {.folders = {config.candidate_folders.begin(), config.candidate_folders.end()},
                      .kept = config.promoted},
-      .adapters = {.first = TRY(adapters_of(config)),
+      .adapters = {.first = std::move(adapters),
                    .folders = {config.candidate_folders.begin(), config.candidate_folders.end()},
                    .count = config.max_adapters,
                    .rank = config.max_adapter_rank,

@@ -30,6 +30,7 @@ Result<int> warm_start(const SftOptions& options, const SftConfig& config, const
   }
   const Reporter reporter(options.json);
   const auto interrupt = TRY(Interrupt::listen());
+  const auto place = TRY(place_of(config));
   const trainer::DemonstrationSettings settings{.model = config.model,
                                                 .folder = folder,
                                                 .out = config.out,
@@ -40,7 +41,7 @@ Result<int> warm_start(const SftOptions& options, const SftConfig& config, const
                                                 .max_tokens = config.max_tokens,
                                                 .warmup_steps = config.warmup_steps,
                                                 .checkpoint_seconds = config.checkpoint_seconds,
-                                                .place = TRY(place_of(config))};
+                                                .place = place};
   const auto claim = TRY(open_training_folder(options.resume, config, schema, folder));
   const auto result = TRY(trainer::train_on_demonstrations(
       settings, [&](const Json& event) { reporter.event(event); }, interrupt->token()));

@@ -39,7 +39,8 @@ Result<RecordedRun> open_run(const fs::path& run_dir, const fs::path& model) {
             .hint("train the model that the run trained, or one with its tokenizer.json"));
   }
   rollout::RunPlan plan = TRY(run::plan_of(TRY(run::read_resolved(run_dir)), run_dir));
-  return RecordedRun{std::move(plan), TRY(rollout::TrajectoryStore::open_to_read(run_dir / "trajectories"))};
+  auto store = TRY(rollout::TrajectoryStore::open_to_read(run_dir / "trajectories"));
+  return RecordedRun{std::move(plan), std::move(store)};
 }
 
 std::string place_of(const fs::path& run_dir, uint64_t episode) {

@@ -59,6 +59,7 @@ Result<trainer::FineTuningSettings> settings_of(const SftConfig& config, const f
               .learning_rate = config.reward.learning_rate,
               .notes = trainer::reward_notes(config.data.tool_calls, config.data.now)};
   }
+  const auto preference = reward ? trainer::PreferenceLoss() : TRY(preference_of(config));
   return trainer::FineTuningSettings{.model = config.model,
                                      .folder = folder,
                                      .out = config.out,
@@ -71,7 +72,7 @@ Result<trainer::FineTuningSettings> settings_of(const SftConfig& config, const f
                                      .checkpoint_every = config.trainer.checkpoint_every,
                                      .seed = config.seed,
                                      .place = place,
-                                     .preference = reward ? trainer::PreferenceLoss() : TRY(preference_of(config)),
+                                     .preference = preference,
                                      .reward = std::move(reward)};
 }
 

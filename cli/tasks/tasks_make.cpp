@@ -146,7 +146,8 @@ Result<int> make_tasks(const MakeOptions& options) {
     WorkQueue queue(static_cast<int>(threads), threads);
     const auto take_in = [&](const envs::PythonFunction& function, Result<std::vector<std::string>> missing) {
       const auto record = [&]() -> Status {
-        Decision decision{.function = id_of(function), .task = {}, .tests = TRY(std::move(missing)).size()};
+        const size_t tests = TRY(std::move(missing)).size();
+        Decision decision{.function = id_of(function), .task = {}, .tests = tests};
         if (decision.tests > 0) {
           if (tasks_in(decisions.known()) >= limit) return {};
           decision.task = task_name(function);

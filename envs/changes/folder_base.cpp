@@ -235,7 +235,8 @@ std::vector<std::string> FolderBase::names() const {
 }
 
 Result<FolderBase> folder_base(const fs::path& folder, const LeavesOut& leaves_out) {
-  FolderBase base{.folder = folder, .leaves_out = leaves_out, .list = TRY(list_folder(folder, leaves_out))};
+  auto list = TRY(list_folder(folder, leaves_out));
+  FolderBase base{.folder = folder, .leaves_out = leaves_out, .list = std::move(list)};
   // An overlay shows neither, and what it does not show must not look as if the agent had deleted it.
   if (base.list.has_mounts) return fail(Status::unfit("a part of it is on another file system"));
   if (TRY(has_mounts_below(folder, HiddenPaths(base.list)))) return fail(Status::unfit("something is mounted in it"));

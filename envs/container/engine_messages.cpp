@@ -49,9 +49,10 @@ Result<std::string> id_of(const Json& object) {
 
 Result<EngineVersion> read_engine_version(std::string_view answer) {
   const auto json = TRY(object_in(answer));
-  EngineVersion version{.name = "Docker Engine",
-                        .version = make_printable(TRY(text_of(json, "Version"))),
-                        .api_version = make_printable(TRY(text_of(json, "ApiVersion")))};
+  EngineVersion version;
+  version.name = "Docker Engine";
+  version.version = make_printable(TRY(text_of(json, "Version")));
+  version.api_version = make_printable(TRY(text_of(json, "ApiVersion")));
   if (version.api_version.empty()) return fail(strange("ApiVersion"));
   const auto components = json.find("Components");
   if (components != json.end() && components->is_array() && !components->empty()) {
@@ -115,9 +116,10 @@ Result<EngineState> read_engine_state(std::string_view answer) {
   const auto running = state->find("Running");
   if (running == state->end() || !running->is_boolean()) return fail(strange("State.Running"));
   const auto process = TRY(number("Pid", std::numeric_limits<pid_t>::max()));
+  const auto exit_code = TRY(number("ExitCode", std::numeric_limits<int>::max()));
   return EngineState{.running = running->get<bool>(),
                      .process = static_cast<pid_t>(std::max<int64_t>(process, 0)),
-                     .exit_code = static_cast<int>(TRY(number("ExitCode", std::numeric_limits<int>::max())))};
+                     .exit_code = static_cast<int>(exit_code)};
 }
 
 std::string read_engine_progress_error(std::string_view answer) {

@@ -174,9 +174,10 @@ Result<ServerFigures> read(wire::Figures::Reader in) {
   figures.known_reads = in.getKnownReads();
   figures.cached_reads = in.getCachedReads();
   if (in.getCpuPressure() >= 0) {
-    figures.pressure = Pressure{.cpu = TRY(number(in.getCpuPressure(), "cpuPressure", 0, 1)),
-                                .memory = TRY(number(in.getMemoryPressure(), "memoryPressure", 0, 1)),
-                                .io = TRY(number(in.getIoPressure(), "ioPressure", 0, 1))};
+    Pressure& pressure = figures.pressure.emplace();
+    pressure.cpu = TRY(number(in.getCpuPressure(), "cpuPressure", 0, 1));
+    pressure.memory = TRY(number(in.getMemoryPressure(), "memoryPressure", 0, 1));
+    pressure.io = TRY(number(in.getIoPressure(), "ioPressure", 0, 1));
   }
   return figures;
 }
@@ -231,7 +232,8 @@ Result<FleetQuery> read_query(wire::FleetQuery::Reader in) {
   switch (in.which()) {
     case wire::FleetQuery::ROWS: {
       const auto rows = in.getRows();
-      return FleetQuery(RowsQuery{.after = rows.getAfter(), .most = TRY(count(rows.getMost(), "most", kMostRows))});
+      const auto most = TRY(count(rows.getMost(), "most", kMostRows));
+      return FleetQuery(RowsQuery{.after = rows.getAfter(), .most = most});
     }
     case wire::FleetQuery::EVENTS: {
       const auto events = in.getEvents();

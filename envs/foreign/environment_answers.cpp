@@ -67,8 +67,8 @@ Result<std::vector<ForeignTool>> tools_of(const Json& list) {
     if (!is_tool_name(name) || !names.insert(name).second)
       return not_right(fmt::format("\"{}\" is no name of a tool, or one that stands twice", name));
     if (!parameters.is_object()) return not_right(fmt::format("the parameters of {} are no JSON schema", name));
-    tools.push_back(
-        {.name = name, .tool = name, .description = TRY(text_of(tool, "description")), .parameters = parameters});
+    auto description = TRY(text_of(tool, "description"));
+    tools.push_back({.name = name, .tool = name, .description = std::move(description), .parameters = parameters});
   }
   return tools;
 }

@@ -142,7 +142,8 @@ Result<Head> read_head(std::string_view head) {
   const auto method = words[0], version = words[2];
   if (!is_token(method) || method.size() > kLongestMethod) return fail(wrong("the method of the request is not one"));
   if (version != "HTTP/1.1" && version != "HTTP/1.0") return fail(wrong("the request is not of HTTP/1.1 or HTTP/1.0"));
-  return Head{method, words[1], version, TRY(read_fields(head.substr(line_end + 2)))};
+  auto fields = TRY(read_fields(head.substr(line_end + 2)));
+  return Head{method, words[1], version, std::move(fields)};
 }
 
 }  // namespace

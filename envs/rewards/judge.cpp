@@ -49,7 +49,8 @@ class JudgeSource final : public RewardSource {
 
   Result<RewardAnswer> ask(const Question& question) override {
     const auto shown = shown_to_judge(question.episode, static_cast<size_t>(settings_.judge.bytes));
-    return RewardAnswer{.terms = {{kJudgeTerm, TRY(judge_->score(shown))}}, .turns = {}};
+    const double score = TRY(judge_->score(shown));
+    return RewardAnswer{.terms = {{kJudgeTerm, score}}, .turns = {}};
   }
 
  private:
@@ -186,13 +187,14 @@ Result<Judge::Winner> Judge::compare(const std::string& first, const std::string
 
 Result<std::shared_ptr<Judge>> judge_of(const RewardSettings& settings, const fs::path& folder) {
   const auto& judge = settings.judge;
-  return std::make_shared<Judge>(
-      Judge::Settings{.url = judge.url,
-                      .model = judge.model,
-                      .key = TRY(wire::read_server_key(judge.key_env, judge.key_file)),
-                      .rubric = TRY(read_file(folder / fs::path(judge.rubric).filename(), kMostRubricBytes)),
-                      .seconds = settings.seconds,
-                      .output_bytes = static_cast<size_t>(settings.output_bytes)});
+  auto key = TRY(wire::read_server_key(judge.key_env, judge.key_file));
+  auto rubric = TRY(read_file(folder / fs::path(judge.rubric).filename(), kMostRubricBytes));
+  return std::make_shared<Judge>(Judge::Settings{.url = judge.url,
+                                                 .model = judge.model,
+                                                 .key = std::move(key),
+                                                 .rubric = std::move(rubric),
+                                                 .seconds = settings.seconds,
+                                                 .output_bytes = static_cast<size_t>(settings.output_bytes)});
 }
 
 std::unique_ptr<RewardSource> judge_source(std::shared_ptr<Judge> judge, const RewardSettings& settings) {

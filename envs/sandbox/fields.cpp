@@ -52,6 +52,11 @@ Result<double> FieldReader::seconds() {
   return seconds;
 }
 
+Result<Digest> FieldReader::digest() {
+  const uint64_t low = TRY(number()), high = TRY(number());
+  return Digest{low, high};
+}
+
 Result<std::string> FieldReader::text() {
   const uint64_t size = TRY(number());
   if (size > bytes_.size()) return fail(Status::corrupt("bytes end within a field"));

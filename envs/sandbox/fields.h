@@ -1,4 +1,4 @@
-// Fields of a message as bytes: numbers, times, texts, files and sessions, in the byte order of this machine.
+// Fields of a message as bytes: numbers, times, digests, texts, files and sessions, in the byte order of this machine.
 //
 // Writer and reader are on one machine. Decoding accepts untrusted bytes. Values.
 #pragma once
@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/digest.h"
 #include "base/status.h"
 #include "envs/sandbox/files.h"
 #include "envs/tools/session.h"
@@ -29,6 +30,7 @@ class FieldReader {
   Result<uint64_t> number();
   // As put_seconds wrote it; kCorrupt above kLongestSeconds.
   Result<double> seconds();
+  Result<Digest> digest();  // two numbers, the low half first
   Result<std::string> text();
   Result<Files> files();
   Result<Session> session();

@@ -92,8 +92,9 @@ Result<std::shared_ptr<const FileLayer>> NamespaceBackend::layer_of(const BaseTr
     bases_.clear();  // lost with what held them
   }
   if (bases_.size() >= kMostBases) bases_.clear();  // they live on below the sandboxes that begin on them
-  FileTrees trees{.workspace = TRY(bound_folder(base.tree())),
-                  .temporary = TRY(empty_temporary(outer_user(std::nullopt)))};
+  FileTrees trees;
+  trees.workspace = TRY(bound_folder(base.tree()));
+  trees.temporary = TRY(empty_temporary(outer_user(std::nullopt)));
   return bases_[base.digest] = TRY(holding->bind(std::move(trees)));
 }
 

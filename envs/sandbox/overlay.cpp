@@ -124,13 +124,17 @@ Result<FileDescriptor> send_folder_below(const FolderBelow& below) {
 
 Result<FileTrees> trees_of_folder(const FolderBelow& below) {
   const User owner = outer_user(below.folder);
-  return FileTrees{.workspace = TRY(bound_folder(below.folder, BoundMounts::kNo)),
-                   .temporary = TRY(empty_temporary(owner))};
+  FileTrees trees;
+  trees.workspace = TRY(bound_folder(below.folder, BoundMounts::kNo));
+  trees.temporary = TRY(empty_temporary(owner));
+  return trees;
 }
 
 Result<FileTrees> trees_of_hidden(const FolderBelow& below, const FileTrees& folder) {
   const User owner = outer_user(below.folder);
-  FileTrees trees{.workspace = TRY(empty_temporary(owner)), .temporary = TRY(empty_temporary(owner))};
+  FileTrees trees;
+  trees.workspace = TRY(empty_temporary(owner));
+  trees.temporary = TRY(empty_temporary(owner));
   const auto place = [](const FileDescriptor& tree) { return "/proc/self/fd/" + std::to_string(tree.get()) + "/."; };
   const auto files = place(trees.workspace), lower = place(folder.workspace);
   for (const auto& path : below.hidden) TRY(hide(files, lower, path));

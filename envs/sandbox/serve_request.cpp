@@ -185,7 +185,8 @@ std::string serve_start(FieldReader& fields, int socket, const std::vector<std::
     const auto name = TRY(fields.text());
     ProcessSpec spec;
     const auto bash = find_program("bash");
-    spec.argv = {bash.empty() ? "/bin/sh" : bash, "-c", TRY(fields.text())};
+    auto command = TRY(fields.text());
+    spec.argv = {bash.empty() ? "/bin/sh" : bash, "-c", std::move(command)};
     spec.directory = kRoot;
     spec.environment = environment;
     const auto log = server_log(name);

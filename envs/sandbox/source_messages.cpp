@@ -22,8 +22,7 @@ Result<std::string> read_path(FieldReader& fields) {
 
 Result<KnownSource> read_known(FieldReader& fields) {
   KnownSource source{.path = TRY(read_path(fields))};
-  source.digest.low = TRY(fields.number());
-  source.digest.high = TRY(fields.number());
+  source.digest = TRY(fields.digest());
   source.stamp = TRY(fields.number());
   const uint64_t left_out = TRY(fields.number());
   if (left_out >= kLeftOutKinds) return fail(Status::corrupt("a message of a sandbox has an unknown reason"));

@@ -34,7 +34,7 @@ Status check_header(std::string_view bytes, const IndexModel& model) {
                                        kChunkVersion))
         .hint(kRebuild);
   }
-  const Digest id{TRY(fields.number()), TRY(fields.number())};
+  const Digest id = TRY(fields.digest());
   const uint64_t width = TRY(fields.number());
   if (id == model.id && width == static_cast<uint64_t>(model.width)) return {};
   return Status::invalid(fmt::format("is an index of another model: {} of width {}, and this one is {} of width {}",
@@ -84,8 +84,7 @@ std::string record_of(const KnownSource& source, const IndexedFile* file) {
 
 Status read_file_record(FieldReader& fields, CodeIndex& index) {
   KnownSource source{.path = TRY(fields.text())};
-  source.digest.low = TRY(fields.number());
-  source.digest.high = TRY(fields.number());
+  source.digest = TRY(fields.digest());
   source.stamp = TRY(fields.number());
   const uint64_t left_out = TRY(fields.number());
   if (left_out >= kLeftOutKinds || source.path.empty()) return Status::corrupt("a record that is no file");

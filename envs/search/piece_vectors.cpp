@@ -26,7 +26,7 @@ Status PieceVectors::take(std::string_view record) {
     return {};
   }
   FieldReader fields(record);
-  const Digest piece{TRY(fields.number()), TRY(fields.number())};
+  const Digest piece = TRY(fields.digest());
   const auto bytes = TRY(fields.text());
   if (bytes.size() != static_cast<size_t>(model_.width) * sizeof(float))
     return Status::corrupt("a vector of another width");

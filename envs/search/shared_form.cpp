@@ -101,7 +101,7 @@ Result<SharedForm> SharedForm::decode(std::string_view bytes, const IndexModel& 
   const auto format = fields.text();
   if (!format || *format != kSharedFormat) return fail(Status::corrupt("is no shared index"));
   FieldReader end(bytes.substr(body.size()));
-  const Digest digest{TRY(end.number()), TRY(end.number())};
+  const Digest digest = TRY(end.digest());
   if (digest != digest_of(body)) return fail(Status::corrupt("is damaged: its digest is not that of its bytes"));
   const uint64_t version = TRY(fields.number()), cutting = TRY(fields.number());
   if (version != kSharedVersion || cutting != kChunkVersion) {
@@ -109,7 +109,7 @@ Result<SharedForm> SharedForm::decode(std::string_view bytes, const IndexModel& 
                                             kSharedVersion, kChunkVersion)));
   }
   SharedForm form;
-  form.model_.id = {TRY(fields.number()), TRY(fields.number())};
+  form.model_.id = TRY(fields.digest());
   const uint64_t width = TRY(fields.number()), count = TRY(fields.number());
   if (form.model_.id != model.id || width != static_cast<uint64_t>(model.width)) {
     return fail(Status::invalid(fmt::format("is a shared index of another model: {}, and this one is {}",

@@ -19,9 +19,11 @@ Result<LoadedModel> load_model(const LoadSettings& settings) {
       settings.max_tokens > 0 ? settings.max_tokens : std::min(weights->config().max_positions, kMostContext);
   std::error_code error;
   const auto whole = fs::canonical(settings.model, error);
+  auto conversation = TRY(Conversation::load(settings.model, settings.conversation));
+  auto source = std::make_unique<OwnEngine>(TRY(Engine::create(weights, 0, settings.place, engine)));
   return LoadedModel{.name = (error ? settings.model : whole).filename().string(),
-                     .conversation = TRY(Conversation::load(settings.model, settings.conversation)),
-                     .source = std::make_unique<OwnEngine>(TRY(Engine::create(weights, 0, settings.place, engine)))};
+                     .conversation = std::move(conversation),
+                     .source = std::move(source)};
 }
 
 EngineModel::EngineModel(TurnSource& source, const Conversation& conversation, const EngineModelSettings& settings,

@@ -77,9 +77,9 @@ Status put_message(Fields& fields, const Json& message, std::string_view place, 
                        {"function", {{"name", block["name"]}, {"arguments", block.value("input", Json::object())}}}});
     } else if (type == "tool_result" && role == "user") {
       const Json result = block.value("content", Json(""));
-      out.push_back({{"role", "tool"},
-                     {"tool_call_id", block.value("tool_use_id", Json(""))},
-                     {"content", TRY(text_of(fields, "messages", result))}});
+      auto content = TRY(text_of(fields, "messages", result));
+      out.push_back(
+          {{"role", "tool"}, {"tool_call_id", block.value("tool_use_id", Json(""))}, {"content", std::move(content)}});
     } else if (type != "thinking" && type != "redacted_thinking") {
       return fields.wrong(
           "messages", fmt::format("{}.content has a block of type \"{}\"; text, tool_use and tool_result can be read",
@@ -95,8 +95,10 @@ Status put_message(Fields& fields, const Json& message, std::string_view place, 
 
 Result<Conversation> read_conversation(Fields& fields) {
   Conversation conversation;
-  if (const Json* const system = fields.get("system"))
-    conversation.messages.push_back({{"role", "system"}, {"content", TRY(text_of(fields, "system", *system))}});
+  if (const Json* const system = fields.get("system")) {
+    auto content = TRY(text_of(fields, "system", *system));
+    conversation.messages.push_back({{"role", "system"}, {"content", std::move(content)}});
+  }
   const Json& messages = *fields.get("messages");
   for (size_t i = 0; i < messages.size(); ++i)
     TRY(put_message(fields, messages[i], fmt::format("messages[{}]", i), conversation.messages));

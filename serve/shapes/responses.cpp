@@ -75,7 +75,8 @@ Status put_item(Fields& fields, const Json& item, std::string_view place, Json& 
     if (role != "system" && role != "user" && role != "assistant")
       return fields.wrong("input", fmt::format("{}.role must be user, assistant, system or developer", place));
     if (!item.contains("content")) return fields.wrong("input", fmt::format("{}.content is missing", place));
-    messages.push_back({{"role", role}, {"content", TRY(text_of_parts(fields, place, item["content"]))}});
+    auto content = TRY(text_of_parts(fields, place, item["content"]));
+    messages.push_back({{"role", role}, {"content", std::move(content)}});
     return {};
   }
   if (type == "function_call" && item.contains("name") && item["name"].is_string()) {
@@ -93,9 +94,9 @@ Status put_item(Fields& fields, const Json& item, std::string_view place, Json& 
     return {};
   }
   if (type == "function_call_output" && item.contains("output")) {
-    messages.push_back({{"role", "tool"},
-                        {"tool_call_id", item.value("call_id", Json(""))},
-                        {"content", TRY(text_of_parts(fields, place, item["output"]))}});
+    auto content = TRY(text_of_parts(fields, place, item["output"]));
+    messages.push_back(
+        {{"role", "tool"}, {"tool_call_id", item.value("call_id", Json(""))}, {"content", std::move(content)}});
     return {};
   }
   return fields.wrong(

@@ -38,7 +38,8 @@ std::vector<std::string> transcripts_seeds() {
           R"({"prompt":[{"role":"user","content":"q"}],"chosen":"a","rejected":{"role":"assistant","content":"b"}})"
           "\n"
           R"({"chosen":[{"role":"user","content":"q"},{"role":"assistant","content":"a"}],"rejected":[{"role":"user",)"
-          R"("content":"q"},{"role":"assistant","content":"b"}]})"};
+          R"("content":"q"},{"role":"assistant","content":"b"}]})",
+          R"({"prompt":"q","chosen":"a","rejected":{"role":"assistant","content":5}})"};
 }
 
 // Three words and a special token.

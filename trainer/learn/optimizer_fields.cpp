@@ -48,11 +48,14 @@ void add_optimizer_fields(Schema& schema, OptimizerConfig& config, double& warmu
 
 Result<OptimizerSettings> optimizer_settings(const OptimizerConfig& c, const TrainingLength& length,
                                              LowRankSettings low_rank, uint64_t seed) {
-  OptimizerSettings settings{.kind = TRY(optimizer_named(c.optimizer)),
-                             .moments = TRY(moments_named(c.moments)),
+  const auto kind = TRY(optimizer_named(c.optimizer));
+  const auto moments = TRY(moments_named(c.moments));
+  const auto decay = TRY(decay_named(c.schedule));
+  OptimizerSettings settings{.kind = kind,
+                             .moments = moments,
                              .learning_rate = {.peak = c.learning_rate,
                                                .warmup_steps = length.warmup_steps,
-                                               .decay = TRY(decay_named(c.schedule)),
+                                               .decay = decay,
                                                .steps = length.steps,
                                                .final_share = c.final_share},
                              .beta1 = c.beta1,

@@ -88,8 +88,9 @@ Result<Preference> read_preference(const Json& json) {
     while (begin > 0 && (begin == chosen.size() || begin == rejected.size())) --begin;
     if (begin == 0) return fail(Status::invalid("chosen and rejected have no message in common: there is no prompt"));
   }
-  return Preference{TRY(chat_of(json, std::move(chosen), begin, "chosen")),
-                    TRY(chat_of(json, std::move(rejected), begin, "rejected"))};
+  auto better = TRY(chat_of(json, std::move(chosen), begin, "chosen"));
+  auto worse = TRY(chat_of(json, std::move(rejected), begin, "rejected"));
+  return Preference{std::move(better), std::move(worse)};
 }
 
 Result<std::optional<double>> read_margin(const Json& json) {
