@@ -71,13 +71,9 @@ Result<double> RewardScorer::reward(std::span<const int32_t> tokens) {
 }
 
 Result<Json> RewardScorer::answer(const Json& line) {
-  if (line.contains("tokens")) {
-    const auto tokens = TRY(given_tokens(line));
-    const double score = TRY(reward(tokens));
-    return Json{{"reward", score}, {"tokens", tokens.size()}};
-  }
-  if (line.contains("messages")) {
-    const auto tokens = TRY(reader_.tokens(line));
+  const bool is_tokens = line.contains("tokens");
+  if (is_tokens || line.contains("messages")) {
+    const auto tokens = TRY(is_tokens ? given_tokens(line) : reader_.tokens(line));
     const double score = TRY(reward(tokens));
     return Json{{"reward", score}, {"tokens", tokens.size()}};
   }
