@@ -12,9 +12,7 @@ class Export : public RunTest {
  protected:
   static void SetUpTestSuite() {
     RunTest::SetUpTestSuite();
-    ASSERT_EQ(
-        run({"run.steps=3", "tasks.heldout=0", "trainer.checkpoint_every=2", "trainer.groups_per_step=4"}, run_dir()),
-        0)
+    ASSERT_EQ(run({"run.steps=3", "tasks.heldout=0", "trainer.checkpoint_every=2", kWithSignal}, run_dir()), 0)
         << text(output());
   }
   static fs::path run_dir() { return root() / "run"; }

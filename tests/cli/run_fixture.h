@@ -112,6 +112,11 @@ class RunTest : public testing::Test {
   // admitted = trained + dropped + in flight, by every account there is: summary, ledger, trajectories. A trained
   // episode has a reward and its tokens are on disk, except where `lost` says that trajectories were damaged.
   static void expect_books_to_agree(const fs::path& run_dir, bool lost = false);
+  // Trainer and sampler computed the same logprob of every token that was compared, and some were. A run of few steps
+  // has such tokens for certain only with kWithSignal.
+  static void expect_same_logprobs(const fs::path& run_dir);
+  // Groups whose rewards are all equal are replaced: of those no token is compared.
+  static constexpr const char* kWithSignal = "trainer.dynamic_sampling=20";
   // Two steps of a warm start from `model` leave a model at root()/warm.
   void expect_warm_start_of(const fs::path& model);
   // Two steps of a run from `model` in which sampler and trainer agree to the bit; what it exports is verified and new.

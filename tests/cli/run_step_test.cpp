@@ -9,9 +9,10 @@ class RunStepTest : public RunTest {
   static const fs::path& a_run() {
     static const fs::path dir = [] {
       const fs::path path = root() / "first-run";
-      EXPECT_EQ(
-          run({"run.steps=2", "tasks.heldout=0", "trainer.keep_checkpoints=all", "trainer.checkpoint_every=1"}, path),
-          0)
+      EXPECT_EQ(run({"run.steps=2", "tasks.heldout=0", kWithSignal, "trainer.keep_checkpoints=all",
+                     "trainer.checkpoint_every=1"},
+                    path),
+                0)
           << text(output());
       return path;
     }();
@@ -31,20 +32,17 @@ TEST_F(RunStepTest, a_run_begins_with_the_model_of_another_ones_step_and_keeps_i
   fs::copy(a_run(), source, fs::copy_options::recursive | fs::copy_options::copy_symlinks);
   ASSERT_EQ(tandem({"export", source / "checkpoints" / "step_1", exported}), 0) << text(output());
   const std::string path = "model.path=" + source.string() + "@1";
-  ASSERT_EQ(run({"run.steps=1", "tasks.heldout=0", path}, dir), 0) << text(output());
+  ASSERT_EQ(run({"run.steps=1", "tasks.heldout=0", kWithSignal, path}, dir), 0) << text(output());
   EXPECT_NE(text(output()).find("model: step 1 of"), std::string::npos) << text(output());
   EXPECT_FALSE(fs::is_symlink(dir / "model"));
   EXPECT_EQ(digest_of(text(dir / "model" / "model.safetensors")), digest_of(text(exported / "model.safetensors")));
   EXPECT_EQ(json(dir / "origin.json")["step"], 1);
   EXPECT_EQ(json(dir / "origin.json")["run"], source.string());
-  // Where all groups had equal rewards there is nothing to compare.
-  const Json logprob = json(dir / "summary.json")["logprob"];
-  if (logprob["tokens_compared"].get<uint64_t>() > 0) {
-    EXPECT_EQ(logprob["max_abs_diff"], 0.0);
-  }
+  expect_same_logprobs(dir);
   fs::remove_all(source);
-  EXPECT_EQ(run({"run.steps=2", "tasks.heldout=0", path}, dir, true), 0) << "it needs the other run no more\n"
-                                                                         << text(output());
+  EXPECT_EQ(run({"run.steps=2", "tasks.heldout=0", kWithSignal, path}, dir, true), 0)
+      << "it needs the other run no more\n"
+      << text(output());
   EXPECT_EQ(json(dir / "summary.json")["steps"], 2);
 }
 
