@@ -53,7 +53,7 @@ class TestEngine {
   }
   TestEngine(const TestEngine&) = delete;
 
-  // Until it answers.
+  // Until it answers. Ends the tests where it never does.
   void start() {
     const auto command = "exec " + podman() + " system service --time=0 unix://" + socket() + " >" +
                          (folder_ / "log").string() + " 2>&1";
@@ -63,7 +63,7 @@ class TestEngine {
       execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
       _exit(127);
     }
-    for (int i = 0; i < 500 && !Engine::find(socket()); ++i) usleep(20'000);
+    (void)engine();
   }
   void stop() {
     if (service_ <= 0) return;
@@ -74,7 +74,15 @@ class TestEngine {
   }
 
   std::string socket() const { return folder_ / "socket"; }
-  Engine engine() const { return *Engine::find(socket()); }
+  // A busy machine takes its time to start one.
+  Engine engine() const {
+    auto found = Engine::find(socket());
+    if (!within(120s, [&] { return found || (found = Engine::find(socket())); })) {
+      ADD_FAILURE() << found.error().to_string() << "\n" << read_file(folder_ / "log").value_or("");
+      abort();
+    }
+    return *found;
+  }
   const fs::path& folder() const { return folder_; }
 
   // The image, once: this machine's programs, with what they are linked to.
