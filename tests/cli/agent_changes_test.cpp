@@ -150,8 +150,8 @@ TEST_F(Agent, an_interrupt_ends_the_running_call_shows_the_changes_and_leaves_no
     EXPECT_EQ(end()["end"], "interrupted");
     EXPECT_THAT(end()["diff"].get<std::string>(), HasSubstr("+cache_limit = 40"));
     EXPECT_EQ(get("app.ini"), "[cache]\ncache_limit = 20\n");
-    EXPECT_TRUE(within(10s, [&] { return running(mark) == 0; }));
-    for (const pid_t child : children) EXPECT_TRUE(within(10s, [&] { return envs::is_gone(child); }));
+    EXPECT_TRUE(within(60s, [&] { return running(mark) == 0; }));
+    for (const pid_t child : children) EXPECT_TRUE(within(60s, [&] { return envs::is_gone(child); }));
     expect_nothing_left(folder());
   }
 }

@@ -81,7 +81,7 @@ TEST_F(EnvHosts, two_hosts_share_the_episodes_of_a_run_and_one_of_them_may_die) 
   const auto left = envs("ls --json --endpoint " + first.address() + " --key " + key().string());
   EXPECT_THAT(left, testing::Not(HasSubstr("leased"))) << left;
   first.process.signal(SIGTERM);
-  EXPECT_EQ(first.process.wait(20s), 0) << text(first.log);
+  EXPECT_EQ(first.process.wait(60s), 0) << text(first.log);
   expect_nothing_left(run_dir);
 }
 
@@ -164,7 +164,7 @@ TEST_F(EnvHosts, a_server_that_joined_and_is_killed_is_lost_at_once_and_its_epis
       return said.find(" call ") != std::string::npos;
     })) << text(root() / "killed.log");
     server.signal(SIGKILL);
-    server.wait(10s);
+    server.wait(60s);
     was_noticed = within(15s, [&] { return logs(run_dir).find(name + " is lost") != std::string::npos; });
     const int step = step_of(run_dir);
     ASSERT_TRUE(reaches_step(process, run_dir, step + 3)) << text(output());

@@ -33,7 +33,7 @@ class ScriptedRollout {
   void send(const std::function<void(wire::Body::Builder)>& write) {
     wire::Outgoing message(++id_);
     write(message.body());
-    ASSERT_TRUE(within(10s, [&] { return socket_.send("", message).ok(); })) << "nobody listens";
+    ASSERT_TRUE(within(60s, [&] { return socket_.send("", message).ok(); })) << "nobody listens";
   }
   std::optional<wire::Incoming> answer(std::chrono::milliseconds limit = 20s) {
     std::optional<wire::Incoming> message;
@@ -170,7 +170,7 @@ class EnvsOfServer : public EnvsCommand {
 };
 
 TEST_F(EnvsOfServer, ls_shows_whose_a_sandbox_is_and_logs_what_was_done_in_it) {
-  ASSERT_TRUE(within(10s, [&] { return one_that_is(run_dir_, "warm").has_value(); }));
+  ASSERT_TRUE(within(60s, [&] { return one_that_is(run_dir_, "warm").has_value(); }));
   rollout_->acquire(12);
   EXPECT_THAT(rollout_->call("exit 3"), HasSubstr("[exit code 3]"));
   const auto leased = one_that_is(run_dir_, "leased");
@@ -190,7 +190,7 @@ TEST_F(EnvsOfServer, ls_shows_whose_a_sandbox_is_and_logs_what_was_done_in_it) {
   EXPECT_THAT(table.out, testing::ContainsRegex(id + " +leased .* 12.1 .* env-0\n"));
 
   rollout_->release();
-  ASSERT_TRUE(within(10s, [&] { return envs("logs " + run() + " " + id).out.find("released") != std::string::npos; }));
+  ASSERT_TRUE(within(60s, [&] { return envs("logs " + run() + " " + id).out.find("released") != std::string::npos; }));
   const auto events = lines_of_json(envs("logs " + run() + " " + id + " --json").out);
   std::vector<std::string> kinds;
   for (const auto& event : events) kinds.push_back(event["event"].get<std::string>());
@@ -213,7 +213,7 @@ TEST_F(EnvsOfServer, logs_follow_what_comes_and_end_with_the_server) {
   };
   ASSERT_TRUE(within(20s, is_followed)) << text(root() / "follow");
   server_->signal(SIGKILL);
-  EXPECT_EQ(follower.wait(20s), 1);
+  EXPECT_EQ(follower.wait(60s), 1);
   EXPECT_THAT(text(root() / "follow"), HasSubstr("environment server"));
 }
 
@@ -265,7 +265,7 @@ TEST_F(EnvsOfServer, kill_during_a_call_is_a_typed_failure_and_never_a_reward) {
   EXPECT_EQ(rollout_->called(), "unavailable: an operator ended the sandbox");
   EXPECT_THAT(envs("ls " + run()).out, HasSubstr("draining"));
   rollout_->release();
-  ASSERT_TRUE(within(10s, [&] { return !one_that_is(run_dir_, "draining"); }));
+  ASSERT_TRUE(within(60s, [&] { return !one_that_is(run_dir_, "draining"); }));
   const auto again = envs("kill " + run() + " " + id);
   EXPECT_EQ(again.code, 1);
   EXPECT_EQ(again.err, "tandem envs: sandbox " + id + " has ended (operator)\n");
@@ -339,7 +339,7 @@ TEST_F(EnvsOfServer, many_operators_that_do_not_listen_hold_no_episode_up) {
   for (int i = 0; i < 4; ++i) {
     deaf.push_back(*wire::Socket::connect(context, env_address().text(),
                                           {.sender = "deaf-" + std::to_string(i), .run = layout_->run_id()}));
-    ASSERT_TRUE(within(10s, [&] {
+    ASSERT_TRUE(within(60s, [&] {
       wire::Outgoing message(1);
       message.body().initFleetQuery().initRows().setMost(512);
       return deaf.back().send("", message).ok();

@@ -98,7 +98,7 @@ TEST_F(HostsNet, a_run_over_three_machines_survives_pulled_cables_with_the_bytes
   EXPECT_THAT(text(output()), HasSubstr("is lost: it has not answered for"));
   for (auto& each : hosts) {
     each->signal(SIGTERM);
-    EXPECT_EQ(each->wait(20s), 0);
+    EXPECT_EQ(each->wait(60s), 0);
   }
 }
 

@@ -87,7 +87,7 @@ TEST_F(HostsRun, a_run_on_two_hosts_exports_the_bytes_of_a_run_on_one_machine) {
   EXPECT_THAT(logs(root() / "lent"), HasSubstr("rollout-1")) << "logs come back";
   for (Host* host : {&first, &second}) {
     host->process.signal(SIGTERM);
-    EXPECT_EQ(host->process.wait(20s), 0) << text(host->log);
+    EXPECT_EQ(host->process.wait(60s), 0) << text(host->log);
     EXPECT_THAT(text(host->log), HasSubstr("started rollout-"));
     EXPECT_THAT(text(host->log), HasSubstr("started env-"));
     EXPECT_EQ(text(host->log).find("started trainer"), std::string::npos);
@@ -214,26 +214,26 @@ TEST_F(HostsRun, a_host_joins_a_run_that_is_on_and_one_is_given_back) {
   EXPECT_EQ(host_of(run_dir, "env", 1), joined);
 
   Process list({TANDEM_BINARY, "hosts", run_dir.string()}, root() / "list.out");
-  ASSERT_EQ(list.wait(20s), 0) << text(root() / "list.out");
+  ASSERT_EQ(list.wait(60s), 0) << text(root() / "list.out");
   EXPECT_THAT(text(root() / "list.out"), HasSubstr("rollout-3"));
   Process drain({TANDEM_BINARY, "hosts", run_dir.string(), "--drain", name_of(first)}, root() / "drain.out");
-  ASSERT_EQ(drain.wait(20s), 0) << text(root() / "drain.out");
+  ASSERT_EQ(drain.wait(60s), 0) << text(root() / "drain.out");
   EXPECT_TRUE(within(60s, [&] {
     return state_of(run_dir, first) == "left" && host_of(run_dir, "rollout", 0) == joined && !first.has_homes();
   })) << text(run_dir / "status.json");
   const int step = step_of(run_dir);
   ASSERT_TRUE(reaches_step(process, run_dir, step + 2)) << text(run_dir / "status.json");
   Process nobody({TANDEM_BINARY, "hosts", run_dir.string(), "--drain", "nobody:1"}, root() / "drain.out");
-  EXPECT_EQ(nobody.wait(20s), 1);
+  EXPECT_EQ(nobody.wait(60s), 1);
   EXPECT_THAT(text(root() / "drain.out"), HasSubstr("the run has no host nobody:1"));
   // What was given back is free for others, and may come again.
   Process again({TANDEM_BINARY, "hosts", run_dir.string(), "--add", first.address()}, root() / "add.out");
-  ASSERT_EQ(again.wait(20s), 0) << text(root() / "add.out");
+  ASSERT_EQ(again.wait(60s), 0) << text(root() / "add.out");
   EXPECT_TRUE(within(20s, [&] { return state_of(run_dir, first) == "up"; })) << text(run_dir / "status.json");
   process.signal(SIGTERM);
   ASSERT_EQ(process.wait(), 75);
   joining.signal(SIGTERM);
-  EXPECT_EQ(joining.wait(20s), 0) << text(root() / "host-joins.log");
+  EXPECT_EQ(joining.wait(60s), 0) << text(root() / "host-joins.log");
   expect_books_to_agree(run_dir);
 }
 
@@ -278,7 +278,7 @@ TEST_F(HostsRun, strangers_at_the_ports_of_a_host_and_a_run_disturb_nothing) {
     const std::string port = address.substr(address.rfind(':') + 1);
     Process noise({"/bin/bash", "-c", "head -c 100000 /dev/urandom > /dev/tcp/127.0.0.1/" + port},
                   root() / "noise.out");
-    noise.wait(20s);
+    noise.wait(60s);
   }
   EXPECT_EQ(state_of(run_dir, host), "up");
   const int step = step_of(run_dir);
@@ -328,12 +328,12 @@ TEST_F(HostsRun, what_does_not_fit_is_said_before_anything_is_started) {
 
   const std::string log = text(host.log);
   Process wide({TANDEM_BINARY, "host", "--listen", "tcp://127.0.0.1:*", "--key", other.string()}, output());
-  EXPECT_EQ(wide.wait(20s), 2);
+  EXPECT_EQ(wide.wait(60s), 2);
   EXPECT_THAT(text(output()), HasSubstr("others may read this key"));
   Process taken({TANDEM_BINARY, "host", "--listen", host.address(), "--key", key().string(), "--store",
                  (root() / "taken.store").string()},
                 output());
-  EXPECT_EQ(taken.wait(20s), 1);
+  EXPECT_EQ(taken.wait(60s), 1);
   EXPECT_THAT(text(output()), HasSubstr("cannot listen on " + host.address()));
 }
 

@@ -43,7 +43,7 @@ TEST_F(RunSignals, sigusr1_and_what_follows_it_end_a_run_with_a_checkpoint) {
   const pid_t trainer = pid_of(run_dir, "trainer");
   ASSERT_TRUE(signal(run_dir, trainer, SIGSTOP));
   process.signal(SIGUSR1);
-  ASSERT_TRUE(within(10s, [&] { return json(run_dir / "status.json").value("state", "") == "stopping"; }));
+  ASSERT_TRUE(within(60s, [&] { return json(run_dir / "status.json").value("state", "") == "stopping"; }));
   process.signal(SIGTERM);
   process.signal(SIGUSR1);
   process.signal(SIGTERM);
@@ -75,7 +75,7 @@ TEST_F(RunSignals, a_signal_at_any_time_of_the_start_ends_with_75_and_the_same_c
     Process process(command({"run.steps=5000", "tasks.heldout=0", "--resume-or-start"}, run_dir), output());
     // From when it has come to `main`, which is when it has the terminal's words to read: the moments differ by what it
     // does.
-    ASSERT_TRUE(within(10s, [&] {
+    ASSERT_TRUE(within(60s, [&] {
       return text("/proc/" + std::to_string(process.pid()) + "/status").find("SigCgt:\t0000000000000000") ==
              std::string::npos;
     }));

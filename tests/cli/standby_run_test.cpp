@@ -113,7 +113,7 @@ TEST_F(StandbyRun, the_run_of_a_machine_that_was_killed_goes_on_at_its_standby_t
   EXPECT_EQ(again.wait(), 0) << text(root() / "taking.out");
   EXPECT_THAT(text(root() / "taking.out"), HasSubstr("is done already"));
   second.process.signal(SIGTERM);
-  EXPECT_EQ(second.process.wait(20s), 0) << text(second.log);
+  EXPECT_EQ(second.process.wait(60s), 0) << text(second.log);
 }
 
 TEST_F(StandbyRun, an_old_side_that_was_only_away_ends_by_itself_and_has_trained_nothing_more) {
