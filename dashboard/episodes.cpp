@@ -94,6 +94,7 @@ void add_tokens(Json& object, const rollout::Trajectory* trajectory) {
   object["token_versions"] = std::move(versions);
   if (trajectory != nullptr && !trajectory->later_segments.empty())
     object["later_segments"] = trajectory->later_segments;
+  if (trajectory != nullptr && !trajectory->hint.empty()) object["hint"] = to_json(trajectory->hint);
   if (trajectory != nullptr && trajectory->trunk.tokens > 0) object["branch"]["tokens"] = trajectory->trunk.tokens;
 }
 

@@ -219,6 +219,7 @@ void Episode::on(const Scored& scored, Time now, Actions& actions) {
   terms_ = scored.terms;
   turn_rewards_ = scored.turn_rewards;
   shown_ = scored.shown;
+  found_ = scored.found;
   release_sandbox(actions);
   send(Waiting::kTrainer, now, actions);
 }

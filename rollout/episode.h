@@ -117,6 +117,7 @@ class Episode {
     std::map<std::string, double> terms;
     std::vector<double> turn_rewards;  // one for each message of the model, or none
     std::string shown;                 // what a judge compares with its siblings
+    std::string found = {};            // wrong with it, in words; empty: nothing
   };
   struct Stored {  // the trainer has the trajectory on disk
     EpisodeKey key;
@@ -237,6 +238,7 @@ class Episode {
   const Json& tools() const { return opening_.tools; }  // that the model was told of, OpenAI's array
   const envs::Opening& opening() const { return opening_; }
   bool is_summarising() const { return is_summarising_; }  // what is sampled is a summary: TurnEnded has its text alone
+  const std::string& found() const { return found_; }      // wrong with it, once it has a reward
   // The instruction of the step that it is at, where it is not the first of its task.
   const std::string& instruction() const { return instruction_; }
   uint32_t compactions() const {  // summaries that were made
@@ -334,7 +336,7 @@ class Episode {
   std::optional<double> reward_;
   std::map<std::string, double> terms_;
   std::vector<double> turn_rewards_;
-  std::string shown_;
+  std::string shown_, found_;
   uint64_t version_ = 0;  // of the weights at the last tick
 
   struct Parked {  // when it was handed over

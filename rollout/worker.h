@@ -18,6 +18,7 @@
 #include "envs/episodes/profile.h"
 #include "kernels/stream.h"
 #include "rollout/agent/conversation.h"
+#include "rollout/agent/hint.h"
 #include "rollout/engine/engine.h"
 #include "wire/directory.h"
 #include "wire/socket.h"
@@ -39,6 +40,7 @@ struct WorkerSettings {
   model::Place place;           // where it computes
   int max_new_tokens = 128;     // of a turn
   envs::Compaction compaction;  // of the run's harness profile
+  HintSettings hint = {};       // that trajectories have
   int chunk_window = 8;         // weight chunks asked for at once
   double request_seconds = 30;  // for an answer of the environment, then once more
   double grade_seconds = 0;     // the same for a grade, where that may take longer

@@ -168,7 +168,16 @@ void Worker::record(SampledToken& token) {
 
 void Worker::carry_out(Episode& e, const Episode::SendTrajectory&) {
   wire::Outgoing message;
-  write_trajectory(e.trajectory(), message.body().initTrajectory(), message);
+  const auto body = message.body().initTrajectory();
+  if (!settings_.hint.any()) {
+    write_trajectory(e.trajectory(), body, message);
+  } else {
+    Trajectory hinted = e.trajectory();
+    auto hint = hint_of(conversation_, settings_.hint, e.opening(), hinted.prompt(), e.found());
+    if (!hint) spdlog::warn("episode {} is learned from without a hint: {}", e.key().episode, hint.error().message());
+    if (hint) hinted.hint = std::move(*hint);
+    write_trajectory(hinted, body, message);
+  }
   (void)trainer_.send("", message);
 }
 

@@ -26,7 +26,12 @@ Episode::Called called_of(uint64_t ask, wire::Called::Reader in) {
 }
 
 Episode::Scored scored_of(uint64_t ask, wire::Scored::Reader in) {
-  Episode::Scored scored{.ask = ask, .reward = in.getReward(), .terms = {}, .turn_rewards = {}, .shown = in.getShown()};
+  Episode::Scored scored{.ask = ask,
+                         .reward = in.getReward(),
+                         .terms = {},
+                         .turn_rewards = {},
+                         .shown = in.getShown(),
+                         .found = in.getFound()};
   for (const auto term : in.getTerms()) scored.terms[term.getName()] = term.getValue();
   for (const double reward : in.getTurnRewards()) scored.turn_rewards.push_back(reward);
   return scored;

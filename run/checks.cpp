@@ -80,6 +80,22 @@ Status check_teacher_of(const RunConfig& config) {
   return trainer::check_teacher(directory, TRY(model_to_check(config.model.path)), config.rollout.max_tokens);
 }
 
+// Behind a hint an episode is longer by it; and the text itself has room.
+Status check_hint(const RunConfig& config, const model::ModelConfig& model, const rollout::Conversation& conversation) {
+  const rollout::HintSettings hint = hint_settings(config);
+  if (!hint.any()) return {};
+  const int tokens = config.algorithm.teacher.hint_tokens, most = config.rollout.max_tokens;
+  if (most + tokens > model.max_positions)
+    return Status::invalid(fmt::format("rollout.max_tokens ({}) with algorithm.teacher.hint_tokens ({}) is above the "
+                                       "{} positions of the model",
+                                       most, tokens, model.max_positions))
+        .hint("lower one of the two");
+  const envs::Opening opening{.messages = {{"user", "task"}}, .tools = Json::array()};
+  const auto prompt = TRY(conversation.prompt(opening));
+  TRY(rollout::hint_of(conversation, hint, opening, prompt, "feedback"));
+  return {};
+}
+
 // Most bytes of an episode's routes, so that its record fits the log.
 constexpr uint64_t kMostRouteBytes = uint64_t{192} << 20;
 
@@ -130,6 +146,11 @@ rollout::ConversationSettings conversation_settings(const RunConfig& config) {
                                                                                    : model::SpecialInContent::kText};
 }
 
+rollout::HintSettings hint_settings(const RunConfig& config) {
+  const auto& teacher = config.algorithm.teacher;
+  return {.text = teacher.hint, .most_tokens = static_cast<size_t>(teacher.hint_tokens)};
+}
+
 Status check_inputs(const RunConfig& config) {
   TRY(check(config));
   TRY(check_rewards(config));
@@ -146,7 +167,8 @@ Status check_inputs(const RunConfig& config) {
     const auto layout = TRY(model::parameter_layout(model));
     TRY(check_routes(config, model));
     TRY(check_truncation(config, model.vocabulary));
-    TRY(rollout::Conversation::load(directory, conversation_settings(config)));
+    const auto conversation = TRY(rollout::Conversation::load(directory, conversation_settings(config)));
+    TRY(check_hint(config, model, conversation).at("algorithm.teacher.hint"));
     TRY(check_weights(directory, layout));
     if (config.lora.rank > 0) TRY(trainer::LowRank::check(layout, config.lora));
     if (config.rollout.max_tokens > model.max_positions) {

@@ -3,6 +3,7 @@
 
 #include "base/folder_lock.h"
 #include "rollout/agent/conversation.h"
+#include "rollout/agent/hint.h"
 #include "run/config.h"
 #include "run/layout.h"
 
@@ -14,6 +15,9 @@ inline bool is_tiny(std::string_view path) { return path == kTinyModel || path.s
 
 // Settings of the conversation with the model, from the config.
 rollout::ConversationSettings conversation_settings(const RunConfig& config);
+
+// Settings of the hints that its trajectories have.
+rollout::HintSettings hint_settings(const RunConfig& config);
 
 // Config, model folder (its tokenizer and template, every tensor's place, type and size), a teacher's, and whether a
 // sandbox can be made here.

@@ -68,7 +68,7 @@ Status check_algorithm(const trainer::Algorithm& algorithm) {
     return Status::invalid("algorithm.advantage: distill needs a model that teaches")
         .hint(
             "algorithm.teacher.path names a directory, or a step of a run: RUN@last; algorithm.teacher.url an "
-            "endpoint");
+            "endpoint; with algorithm.teacher.hint it is the model itself");
   }
   return {};
 }

@@ -32,7 +32,8 @@ std::map<std::string, std::string> reasons_of(const RunConfig& c) {
   unless(a.kl.estimator != "none", {"algorithm.kl.coefficient", "algorithm.kl.clamp", "algorithm.kl.in_reward"},
          "algorithm.kl.estimator is none");
   unless(a.teacher.any(), {"algorithm.teacher.weight", "algorithm.teacher.clamp"},
-         "algorithm.teacher.path names no teacher");
+         "algorithm.teacher names no teacher");
+  unless(a.teacher.is_hinted(), {"algorithm.teacher.hint_tokens"}, "algorithm.teacher.hint is empty");
   unless(a.teacher.is_remote(),
          {"algorithm.teacher.model", "algorithm.teacher.key_env", "algorithm.teacher.key_file",
           "algorithm.teacher.seconds", "algorithm.teacher.retries", "algorithm.teacher.concurrency"},
@@ -130,6 +131,8 @@ std::vector<std::string> without_effect(const RunConfig& config, const std::stri
   static_cast<trainer::AlgorithmConfig&>(of_part.algorithm) = std::move(part.config);
   of_part.algorithm.teacher.path = config.algorithm.teacher.path;
   of_part.algorithm.teacher.endpoint = config.algorithm.teacher.endpoint;
+  of_part.algorithm.teacher.hint = config.algorithm.teacher.hint;
+  of_part.algorithm.teacher.hint_tokens = config.algorithm.teacher.hint_tokens;
   const auto reasons = reasons_of(of_part);
   const Schema values = schema_of(of_part), defaults = schema_of(usual);
   std::vector<std::string> sentences;

@@ -13,9 +13,11 @@ namespace {
 constexpr int kConfigFormat = 2;
 
 // What a run is beside its plan. An entry that ends in a dot stands for all keys below it.
-constexpr std::array<std::string_view, 21> kFixed = {"model.",
+constexpr std::array<std::string_view, 23> kFixed = {"model.",
                                                      "algorithm.teacher.path",
                                                      "algorithm.teacher.model",
+                                                     "algorithm.teacher.hint",
+                                                     "algorithm.teacher.hint_tokens",
                                                      "algorithm.demonstrations.data",
                                                      "reward.command",
                                                      "reward.place",

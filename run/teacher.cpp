@@ -10,10 +10,13 @@ namespace tandem::run {
 std::vector<std::string> teacher_mistakes(const RunConfig& c) {
   const trainer::Teacher& teacher = c.algorithm.teacher;
   std::vector<std::string> mistakes;
-  if (!teacher.is_remote()) return mistakes;
   const auto refuse = [&](bool wrong, std::string words) {
     if (wrong) mistakes.push_back(std::move(words));
   };
+  refuse(teacher.is_hinted() && (teacher.is_remote() || !teacher.path.empty()),
+         "algorithm.teacher.hint makes the model its own teacher: leave it out, or algorithm.teacher.path and "
+         "algorithm.teacher.url");
+  if (!teacher.is_remote()) return mistakes;
   if (const Status url = wire::check_url(teacher.endpoint.url); !url)
     mistakes.push_back("algorithm.teacher.url: " + url.message());
   refuse(!teacher.path.empty(), "algorithm.teacher.path and algorithm.teacher.url name a teacher each: leave one out");

@@ -82,7 +82,8 @@ Loaded load(const TrajectoryStore& store, const Batch& batch, const Algorithm& a
                               .later_segments = std::move(trajectory->later_segments),
                               .routes = std::move(trajectory->routes),
                               .kept = std::move(trajectory->kept),
-                              .metrics = entry.metrics});
+                              .metrics = entry.metrics,
+                              .hint = std::move(trajectory->hint)});
     const SharedTrunk& trunk = trajectory->trunk;
     if (trunk.tokens == 0) continue;
     Sample& sample = loaded.samples.back();

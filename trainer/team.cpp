@@ -72,6 +72,8 @@ struct SampleHead {
   uint64_t taught = 0;           // length of teacher_logprobs
   int64_t trunk = -1;
   uint64_t trunk_tokens = 0;
+  uint32_t hint_at = 0, hint_replaced = 0;
+  uint64_t hint_tokens = 0;  // 0: no hint
 };
 
 }  // namespace
@@ -116,7 +118,10 @@ std::vector<std::byte> pack(std::span<const Sample> samples) {
                           .kept = sample.kept.ids.size(),
                           .taught = sample.teacher_logprobs.size(),
                           .trunk = sample.trunk,
-                          .trunk_tokens = sample.trunk_tokens};
+                          .trunk_tokens = sample.trunk_tokens,
+                          .hint_at = sample.hint.at,
+                          .hint_replaced = sample.hint.replaced,
+                          .hint_tokens = sample.hint.tokens.size()};
     put(bytes, std::span(&head, 1));
     put(bytes, std::span<const int32_t>(sample.tokens));
     put(bytes, std::span<const uint8_t>(sample.trained));
@@ -129,6 +134,7 @@ std::vector<std::byte> pack(std::span<const Sample> samples) {
     put(bytes, std::span<const uint32_t>(sample.kept.counts));
     put(bytes, std::span<const int32_t>(sample.kept.ids));
     put(bytes, std::span<const float>(sample.teacher_logprobs));
+    put(bytes, std::span<const int32_t>(sample.hint.tokens));
     put(bytes, std::span<const char>(metrics));
   }
   return bytes;
@@ -143,7 +149,7 @@ Result<std::vector<Sample>> unpack(std::span<const std::byte> bytes) {
         head.turns > reader.left() || head.later_segments > reader.left() || head.metrics > reader.left() ||
         head.routes.layers > kMostRouteLayers || head.routes.top_k > kMostRouteTopK ||
         head.tokens * head.routes.row_bytes() > reader.left() || head.kept > reader.left() ||
-        head.taught > reader.left() || head.trunk_tokens > head.tokens)
+        head.taught > reader.left() || head.trunk_tokens > head.tokens || head.hint_tokens > kMostHintTokens)
       return fail(Status::corrupt("a sample of another rank is cut short"));
     Sample sample{.advantage = head.advantage, .part = static_cast<uint32_t>(head.part)};
     if (head.has_group != 0) sample.group = head.group;
@@ -161,13 +167,16 @@ Result<std::vector<Sample>> unpack(std::span<const std::byte> bytes) {
     sample.kept.resize(head.tokens);
     sample.kept.ids.resize(head.kept);
     sample.teacher_logprobs.resize(head.taught);
+    sample.hint = {.at = head.hint_at, .replaced = head.hint_replaced, .tokens = {}};
+    sample.hint.tokens.resize(head.hint_tokens);
     std::string metrics(head.metrics, '\0');
     if (!reader.get(std::span(sample.tokens)) || !reader.get(std::span(sample.trained)) ||
         !reader.get(std::span(sample.logprobs)) || !reader.get(std::span(sample.versions)) ||
         !reader.get(std::span(sample.turn_rewards)) || !reader.get(std::span(sample.later_segments)) ||
         !reader.get(std::span(sample.routes.recorded)) || !reader.get(std::span(sample.routes.ids)) ||
         !reader.get(std::span(sample.kept.counts)) || !reader.get(std::span(sample.kept.ids)) ||
-        !reader.get(std::span(sample.teacher_logprobs)) || !reader.get(std::span(metrics)) ||
+        !reader.get(std::span(sample.teacher_logprobs)) || !reader.get(std::span(sample.hint.tokens)) ||
+        !reader.get(std::span(metrics)) || !sample.hint.fits(sample.tokens.size()) ||
         !are_parts(sample.later_segments, sample.tokens.size()) || !sample.routes.fits(sample.tokens.size()) ||
         !sample.kept.fits(sample.tokens))
       return fail(Status::corrupt("a sample of another rank is cut short"));

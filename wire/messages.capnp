@@ -198,6 +198,9 @@ struct Trajectory {
   trunkTokens @10 :UInt32;             # it shares so many from the beginning on with others of that family
   keptVocabulary @11 :UInt32;          # 0: which tokens were kept is not recorded
   keptBytes @12 :UInt32;
+  hintAt @13 :UInt32;
+  hintReplaced @14 :UInt32;
+  hintTokens @15 :List(Int32);         # that may stand in the prompt; empty: there is no hint
 }
 
 # Of a mixture of experts.
@@ -297,6 +300,7 @@ struct Scored {
   terms @1 :List(Term);
   turnRewards @2 :List(Float64);       # one for each message of the model, or none
   shown @3 :Text;                      # what a judge compares with its siblings; empty: nothing
+  found @4 :Text;                      # wrong with it, in words; empty: nothing
 }
 
 struct Failed {

@@ -32,7 +32,7 @@
 
 namespace tandem::wire {
 
-constexpr uint16_t kProtocolVersion = 8;
+constexpr uint16_t kProtocolVersion = 9;
 
 // The run of a listening socket that serves every run.
 constexpr uint64_t kEveryRun = 0;

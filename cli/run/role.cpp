@@ -173,6 +173,7 @@ Result<int> run_role(const RoleOptions& options) {
                              .place = {.device = devices.rollout(self.rank), .threads = threads},
                              .max_new_tokens = r.max_new_tokens,
                              .compaction = profile.compaction,
+                             .hint = run::hint_settings(config),
                              .request_seconds = deadlines.request,
                              .grade_seconds = deadlines.grade,
                              .seconds_of_kind = deadlines.of_kind},

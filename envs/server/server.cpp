@@ -460,6 +460,7 @@ class EnvServer {
       auto turns = out.initTurnRewards(static_cast<unsigned>(grade.turns.size()));
       for (unsigned t = 0; t < turns.size(); ++t) turns.set(t, grade.turns[t]);
       out.setShown(grade.shown);
+      out.setFound(grade.why);
     });
   }
 

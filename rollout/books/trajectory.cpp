@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/digest.h"
@@ -26,6 +27,10 @@ void Trajectory::append_sampled(int32_t token, float logprob, uint64_t version, 
   versions.push_back(version);
   routes.resize(tokens.size());
   kept.append(drawn_from);
+}
+
+std::span<const int32_t> Trajectory::prompt() const {
+  return std::span(tokens).first(static_cast<size_t>(std::ranges::find(sampled, uint8_t{1}) - sampled.begin()));
 }
 
 namespace {
@@ -55,8 +60,10 @@ void take(std::string_view& bytes, size_t count, std::vector<T>& values) {
 
 // The formats of a record: 2 is the same as 1, which did not say so; 3 is one of several segments, which older programs
 // would take for one; 4 has routes, behind the other lists; 5 has a trunk, whose tokens programs of before would count
-// more than once; 6 has kept tokens, behind all lists, of whose distribution programs of before would know nothing.
-constexpr int kTrajectoryFormat = 2, kSegmentsFormat = 3, kRoutesFormat = 4, kTrunkFormat = 5, kKeptFormat = 6;
+// more than once; 6 has kept tokens, behind all lists, of whose distribution programs of before would know nothing; 7
+// has a hint, without which its step would be another one.
+constexpr int kTrajectoryFormat = 2, kSegmentsFormat = 3, kRoutesFormat = 4, kTrunkFormat = 5, kKeptFormat = 6,
+              kHintFormat = 7;
 
 bool are_segments(std::span<const uint32_t> later, size_t count) {
   return later.size() < kMostSegments && are_parts(later, count);
@@ -64,7 +71,10 @@ bool are_segments(std::span<const uint32_t> later, size_t count) {
 
 Digest digest_of_lists(const Trajectory& t) {
   std::string bytes = all_bytes(t);
-  bytes.append(bytes_of(t.later_segments)).append(bytes_of(t.kept.counts)).append(bytes_of(t.kept.ids));
+  bytes.append(bytes_of(t.later_segments))
+      .append(bytes_of(t.kept.counts))
+      .append(bytes_of(t.kept.ids))
+      .append(bytes_of(t.hint.tokens));
   return tandem::digest_of(bytes);
 }
 
@@ -75,13 +85,20 @@ Status check_shape(const RouteShape& shape) {
                                      shape.top_k, shape.experts));
 }
 
+// A hint lies in the prompt, before the first token that was sampled.
+Status check_hint(const Trajectory& t) {
+  if (t.hint.fits(t.prompt().size())) return {};
+  return Status::corrupt(fmt::format("the hint of episode {} does not fit its prompt", t.key.episode));
+}
+
 constexpr size_t kBytesPerToken = sizeof(int32_t) + sizeof(uint8_t) + sizeof(float) + sizeof(uint64_t);
 
 }  // namespace
 
 size_t bytes_of(const Trajectory& t) {
   return t.tokens.size() * kBytesPerToken + t.routes.recorded.size() + t.routes.ids.size() +
-         t.kept.counts.size() * sizeof(uint32_t) + t.kept.ids.size() * sizeof(int32_t);
+         t.kept.counts.size() * sizeof(uint32_t) + t.kept.ids.size() * sizeof(int32_t) +
+         t.hint.tokens.size() * sizeof(int32_t);
 }
 
 void write_trajectory(const Trajectory& t, wire::Trajectory::Builder out, wire::Outgoing& message) {
@@ -97,6 +114,10 @@ void write_trajectory(const Trajectory& t, wire::Trajectory::Builder out, wire::
   for (size_t i = 0; i < t.later_segments.size(); ++i) segments.set(static_cast<unsigned>(i), t.later_segments[i]);
   out.setTrunkFamily(t.trunk.family);
   out.setTrunkTokens(t.trunk.tokens);
+  out.setHintAt(t.hint.at);
+  out.setHintReplaced(t.hint.replaced);
+  auto hint = out.initHintTokens(static_cast<unsigned>(t.hint.tokens.size()));
+  for (size_t i = 0; i < t.hint.tokens.size(); ++i) hint.set(static_cast<unsigned>(i), t.hint.tokens[i]);
   message.add_bulk_of(std::span<const int32_t>(t.tokens));
   message.add_bulk_of(std::span<const uint8_t>(t.sampled));
   message.add_bulk_of(std::span<const float>(t.logprobs));
@@ -137,6 +158,12 @@ Result<Trajectory> read_trajectory(wire::Trajectory::Reader in, const wire::Inco
   t.trunk = {.family = in.getTrunkFamily(), .tokens = in.getTrunkTokens()};
   if (t.trunk.tokens > t.tokens.size())
     return fail(Status::corrupt(fmt::format("the trunk of episode {} is longer than its tokens", t.key.episode)));
+  const auto hint = in.getHintTokens();
+  if (hint.size() > kMostHintTokens)
+    return fail(Status::corrupt(fmt::format("the hint of episode {} has {} tokens", t.key.episode, hint.size())));
+  t.hint.at = in.getHintAt();
+  t.hint.replaced = in.getHintReplaced();
+  for (const int32_t token : hint) t.hint.tokens.push_back(token);
   if (digest_of_lists(t) != Digest{in.getDigestLow(), in.getDigestHigh()}) {
     return fail(Status::corrupt(fmt::format("the trajectory of episode {} was damaged on its way", t.key.episode)));
   }
@@ -145,6 +172,7 @@ Result<Trajectory> read_trajectory(wire::Trajectory::Reader in, const wire::Inco
   if (!t.routes.fits(t.tokens.size()))
     return fail(
         Status::corrupt(fmt::format("the routes of episode {} name experts that there are not", t.key.episode)));
+  TRY(check_hint(t));
   return t;
 }
 
@@ -178,6 +206,10 @@ Status TrajectoryStore::append(std::span<const Trajectory* const> trajectories) 
       kept = encode(t.kept);
       head["format"] = kKeptFormat;
       head["kept"] = {{"vocabulary", t.kept.vocabulary}, {"bytes", kept.size()}};
+    }
+    if (!t.hint.empty()) {
+      head["format"] = kHintFormat;
+      head["hint"] = to_json(t.hint);
     }
     offsets_[t.key] = TRY(log_->append(dump_json(head) + "\n" + all_bytes(t) + kept));
   }
@@ -243,6 +275,12 @@ Result<Trajectory> TrajectoryStore::read(const EpisodeKey& key) const {
   }
   if (!t.routes.fits(count))
     return fail(Status::corrupt("the routes of a trajectory name experts that there are not").at(path_.string()));
+  if (const Json hint = head.value("hint", Json()); !hint.is_null()) {
+    auto read = read_prompt_hint(hint);
+    if (!read) return fail(std::move(read).error().at(path_.string()));
+    t.hint = std::move(*read);
+    TRY(check_hint(t).at(path_.string()));
+  }
   return t;
 }
 
@@ -252,7 +290,7 @@ Status TrajectoryStore::index() {
   const auto visit = [&](std::string_view record, uint64_t offset) -> Status {
     const Json head = TRY(parse_json(record.substr(0, record.find('\n'))));
     const int own = head.value("format", 1);
-    const bool has_more = own > kTrajectoryFormat && own <= kKeptFormat;
+    const bool has_more = own > kTrajectoryFormat && own <= kHintFormat;
     if (auto format = format_of(head, kTrajectoryFormat); !format && !has_more)
       return std::move(format).error().at(fmt::format("{}, byte {}", path_.string(), offset));
     offsets_[{head.value("episode", uint64_t{0}), head.value("attempt", uint32_t{0})}] = offset;

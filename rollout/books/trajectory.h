@@ -16,6 +16,7 @@
 
 #include "base/expert_routes.h"
 #include "base/keep_sets.h"
+#include "base/prompt_hint.h"
 #include "base/record_log.h"
 #include "rollout/books/branching.h"
 #include "rollout/books/ledger.h"
@@ -38,6 +39,8 @@ struct Trajectory {
   SharedTrunk trunk;
   // Where sampling cuts some off: the tokens that each was drawn from. Logprobs are those among these alone.
   KeepSets kept;
+  // Of the prompt, for the model as its own teacher (algorithm.teacher.hint).
+  PromptHint hint;
   friend bool operator==(const Trajectory&, const Trajectory&) = default;
 
   void append(std::span<const int32_t> observed);
@@ -47,6 +50,8 @@ struct Trajectory {
   void begin_segment() { later_segments.push_back(static_cast<uint32_t>(tokens.size())); }
   // The start of the last segment, and its tokens.
   size_t last_segment() const { return later_segments.empty() ? 0 : later_segments.back(); }
+  // The tokens before the first that was sampled.
+  std::span<const int32_t> prompt() const;
   std::span<const int32_t> last_tokens() const { return std::span(tokens).subspan(last_segment()); }
 };
 

@@ -193,6 +193,14 @@ std::vector<std::string> messages_seeds() {
       {std::string(8, '\1'), std::string(2, '\1'), std::string(8, '\0'), std::string(16, '\0'), encode(kept)});
   add(
       [](auto body) {
+        auto trajectory = body.initTrajectory();
+        trajectory.setCount(2);
+        trajectory.setHintReplaced(1);
+        trajectory.initHintTokens(2).set(1, 0x01010101);
+      },
+      {std::string(8, '\1'), std::string("\0\1", 2), std::string(8, '\0'), std::string(16, '\0')});
+  add(
+      [](auto body) {
         auto handover = body.initHandover();
         handover.setTools("[]");
         handover.initSaid().setText("text");

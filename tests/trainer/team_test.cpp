@@ -27,7 +27,8 @@ std::vector<Sample> told_samples() {
            .metrics = {{"turns", 2}, {"terms.tests", 0.1}},
            .trunk = 6,
            .trunk_tokens = 2,
-           .teacher_logprobs = {0, -0.5, -3}},
+           .teacher_logprobs = {0, -0.5, -3},
+           .hint = {.at = 0, .replaced = 1, .tokens = {8, 9}}},
           {.tokens = {9}, .trained = {1}, .logprobs = {}, .versions = {}, .advantage = 2, .group = {}},
           {.tokens = {}, .trained = {}, .logprobs = {}, .versions = {}, .advantage = 0, .group = 0}};
 }
@@ -51,6 +52,7 @@ void expect_told(const std::vector<Sample>& got) {
     EXPECT_EQ(got[i].trunk, expected[i].trunk);
     EXPECT_EQ(got[i].trunk_tokens, expected[i].trunk_tokens);
     EXPECT_EQ(got[i].teacher_logprobs, expected[i].teacher_logprobs);
+    EXPECT_EQ(got[i].hint, expected[i].hint);
   }
 }
 

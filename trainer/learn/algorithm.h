@@ -76,15 +76,19 @@ struct TeacherEndpoint {
   friend bool operator==(const TeacherEndpoint&, const TeacherEndpoint&) = default;
 };
 
-// On-policy distillation: a second model gives the logprob of every sampled token, and -weight (logprob of the sampler
-// - logprob of the teacher) is added to the token's advantage, after everything computed from rewards.
+// On-policy distillation: a teacher gives the logprob of every sampled token, and -weight (logprob of the sampler
+// - logprob of the teacher) is added to the token's advantage, after everything computed from rewards. The teacher is a
+// second model, or the model itself, as it is in the step, with a hint in its prompt.
 struct Teacher {
   std::string path;          // a model directory, or a step of a run; empty: none
   TeacherEndpoint endpoint;  // or this
+  std::string hint;          // or this text, behind the task (rollout/agent/hint.h)
+  int hint_tokens = 512;     // of a hint, at most
   double weight = 1;
   double clamp = 0;  // of that difference, nats, both sides; 0: off
   bool is_remote() const { return !endpoint.url.empty(); }
-  bool any() const { return !path.empty() || is_remote(); }
+  bool is_hinted() const { return !hint.empty(); }
+  bool any() const { return !path.empty() || is_remote() || is_hinted(); }
   friend bool operator==(const Teacher&, const Teacher&) = default;
 };
 

@@ -76,6 +76,11 @@ void add_fields(Schema& s, AlgorithmConfig& c, Keys keys) {
         "Times that it is asked again where it failed, after pauses of 1 s, 2 s, 4 s, up to 30 s; then the run ends", 0,
         100);
   s.add("algorithm.teacher.concurrency", endpoint.concurrency, "Requests to the endpoint at once", 1, 256);
+  s.add("algorithm.teacher.hint", c.teacher.hint,
+        "Or a text behind the task with which the model itself is the teacher. {feedback} in it stands for what was "
+        "found wrong with the episode; episodes without feedback then have no hint. Empty: none");
+  s.add("algorithm.teacher.hint_tokens", c.teacher.hint_tokens,
+        "Most tokens that a hint adds to a prompt; feedback is cut to it", 1, 16384);
   s.add("algorithm.teacher.weight", c.teacher.weight,
         "Factor of (teacher's - sampler's logprob) of a token, which is added to its advantage", 0, up_to(1e6));
   s.add("algorithm.teacher.clamp", c.teacher.clamp, "Clamps that difference to this many nats, both sides; 0: off", 0,

@@ -124,6 +124,8 @@ Result<Algorithm> part_from(std::string_view line, const Algorithm& main, std::s
     return fail(Status::invalid("torch is of algorithm.name alone: a function of one's own is for the whole run"));
   part.teacher.path = main.teacher.path;
   part.teacher.endpoint = main.teacher.endpoint;
+  part.teacher.hint = main.teacher.hint;
+  part.teacher.hint_tokens = main.teacher.hint_tokens;
   if (!teacher.contains("weight")) part.teacher.weight = main.teacher.weight;
   if (!teacher.contains("clamp")) part.teacher.clamp = main.teacher.clamp;
   part.weight = weight;

@@ -24,6 +24,7 @@
 #include "base/expert_routes.h"
 #include "base/json.h"
 #include "base/keep_sets.h"
+#include "base/prompt_hint.h"
 #include "model/executor.h"
 #include "model/reward_head.h"
 #include "model/weights.h"
@@ -73,6 +74,8 @@ struct Sample {
   uint32_t trunk_tokens = 0;
   // [tokens]: of a teacher that was asked elsewhere, where trained; empty: none was.
   std::vector<float> teacher_logprobs = {};
+  // What its prompt may be read with (Teacher::hint). It lies before the first token that is trained.
+  PromptHint hint = {};
 };
 
 // The part number of a demonstration, whose term is Algorithm::demonstrations. It has no logprobs, versions or group,
@@ -194,7 +197,8 @@ class Learner {
   // the advantage of a sample is its reward, and the loss is batch_loss() over the logprobs of all samples, which costs
   // a second forward pass. Its errors are returned, and nothing has moved.
   //
-  // Where the algorithm's teacher is behind an endpoint, every drawn sample has its logprobs; else kInternal.
+  // Where the algorithm's teacher is behind an endpoint, every drawn sample has its logprobs; else kInternal. Where the
+  // teacher is the model itself with hints (Teacher::hint), a forward pass over the samples with theirs comes first.
   Result<StepMetrics> reinforce(std::span<const Sample> samples, const Algorithm& algorithm, uint64_t version);
   // Sets the custom functions of the algorithm.
   void use(OwnFunctions functions) { functions_ = std::move(functions); }
@@ -295,8 +299,8 @@ class Learner {
   // Writes the gradient of the loss by each logprob of a sample's trained tokens, and the sample's results.
   using SampleGradients =
       std::function<void(size_t sample, const TokenLogprobs& at, std::vector<double>& gradients, Outcome& outcome)>;
-  // Which models a pass runs beside the trained one and its reference. A step runs the teacher once.
-  enum class Asked : uint8_t { kNone, kTeacher };
+  // Which models a pass runs beside the trained one: its reference, and once in a step the teacher; or none.
+  enum class Asked : uint8_t { kNone, kTeacher, kPolicyAlone };
   // Forward and backward passes over all samples; adds to the slice "gradients" what this rank's slots have. Returns
   // the outcomes of all samples.
   Result<std::vector<Outcome>> accumulate(std::span<const Sample> samples, const SampleGradients& gradients_of,
@@ -309,6 +313,10 @@ class Learner {
                            Asked asked = Asked::kNone);
   // A step by a loss of the whole batch: a survey, the loss, and a second pass with its gradients.
   Result<StepMetrics> reinforce_whole(std::span<const Sample> samples, const Algorithm& algorithm, uint64_t version);
+  // One step on samples that have what a teacher says of them.
+  Result<StepMetrics> reinforce_taught(std::span<const Sample> samples, const Algorithm& algorithm, uint64_t version);
+  // The samples with their own model's logprobs behind their hints as those of a teacher. One forward pass.
+  Result<std::vector<Sample>> ask_behind_hints(std::span<const Sample> samples);
   // A step of several updates.
   Result<StepMetrics> reinforce_repeatedly(std::span<const Sample> samples, const Algorithm& algorithm,
                                            uint64_t version);

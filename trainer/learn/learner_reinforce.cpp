@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "trainer/learn/hints.h"
 #include "trainer/learn/learner.h"
 #include "trainer/learn/segment_logprobs.h"
 
@@ -41,7 +42,7 @@ namespace {
 
 // A term of the loss must not be missing unnoticed.
 Status check_taught(std::span<const Sample> drawn, const Algorithm& algorithm) {
-  if (!algorithm.teacher.is_remote()) return {};
+  if (!algorithm.teacher.is_remote() && !algorithm.teacher.is_hinted()) return {};
   for (size_t s = 0; s < drawn.size(); ++s) {
     const Sample& sample = drawn[s];
     bool is_whole = sample.teacher_logprobs.size() == sample.tokens.size();
@@ -54,7 +55,33 @@ Status check_taught(std::span<const Sample> drawn, const Algorithm& algorithm) {
 
 }  // namespace
 
+Result<std::vector<Sample>> Learner::ask_behind_hints(std::span<const Sample> samples) {
+  std::vector<Sample> hinted;
+  for (const Sample& sample : without_demonstrations(samples))
+    if (!sample.hint.empty()) hinted.push_back(behind_hint(sample));
+  std::vector<std::vector<double>> logprobs(hinted.size());
+  if (!hinted.empty()) {
+    StepMetrics of_survey;
+    // No version: what the sampler said stands without the hint.
+    const LossBatch batch = TRY(survey(hinted, UINT64_MAX, of_survey, Asked::kPolicyAlone));
+    for (size_t row = 0; row < hinted.size(); ++row) {
+      const auto begin = batch.logprobs.begin() + static_cast<ptrdiff_t>(row * batch.length);
+      logprobs[row].assign(begin, begin + static_cast<ptrdiff_t>(batch.length));
+    }
+  }
+  return taught_by_hints(samples, logprobs);
+}
+
 Result<StepMetrics> Learner::reinforce(std::span<const Sample> samples, const Algorithm& algorithm, uint64_t version) {
+  if (!algorithm.teacher.is_hinted()) return reinforce_taught(samples, algorithm, version);
+  const std::vector<Sample> taught = TRY(ask_behind_hints(samples));
+  auto metrics = reinforce_taught(taught, algorithm, version);
+  if (metrics) metrics->of_loss["hinted"] = hinted_share(without_demonstrations(samples));
+  return metrics;
+}
+
+Result<StepMetrics> Learner::reinforce_taught(std::span<const Sample> samples, const Algorithm& algorithm,
+                                              uint64_t version) {
   TRY(check_taught(without_demonstrations(samples), algorithm));
   if (settings_.updates.count() > 1) return reinforce_repeatedly(samples, algorithm, version);
   if (any_part(algorithm, is_of_whole_batch)) return reinforce_whole(samples, algorithm, version);

@@ -103,7 +103,7 @@ Result<Learner::PassCounts> Learner::run_slot(std::span<const Sample> samples, s
       hand_out(TRY(teacher_tape_->forward(stream_, *teacher_, tree, picks, nullptr, settings_.logit_scale, kept)),
                &TokenLogprobs::teacher_logprobs);
     // The tape keeps the last pass for the way back.
-    if (reference_)
+    if (reference_ && asked != Asked::kPolicyAlone)
       hand_out(TRY(tape_->forward(stream_, *reference_, tree, picks, nullptr, settings_.logit_scale, kept)),
                &TokenLogprobs::ref_logprobs);
     hand_out(TRY(tape_->forward(stream_, *weights_, tree, picks, routed.any() ? &routes : nullptr,

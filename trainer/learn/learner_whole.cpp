@@ -84,7 +84,8 @@ Result<LossBatch> Learner::survey(std::span<const Sample> samples, uint64_t vers
   const bool is_told = std::ranges::any_of(samples, [](const Sample& s) { return !s.teacher_logprobs.empty(); });
   const bool is_taught = (teacher_ || is_told) && asked == Asked::kTeacher;
   batch.logprobs.assign(batch.mask.size(), 0);
-  if (reference_) batch.ref_logprobs.assign(batch.mask.size(), 0);
+  const bool refers = reference_ && asked != Asked::kPolicyAlone;
+  if (refers) batch.ref_logprobs.assign(batch.mask.size(), 0);
   if (critic_) batch.values.assign(batch.mask.size(), 0);
   if (is_taught) batch.teacher_logprobs.assign(batch.mask.size(), 0);
   TRY(accumulate(
@@ -102,7 +103,7 @@ Result<LossBatch> Learner::survey(std::span<const Sample> samples, uint64_t vers
   std::vector<int> owners;
   for (const int owner : owners_of(samples)) owners.insert(owners.end(), batch.length, owner);
   TRY(ranks_.exchange(std::span(batch.logprobs), owners));
-  if (reference_) TRY(ranks_.exchange(std::span(batch.ref_logprobs), owners));
+  if (refers) TRY(ranks_.exchange(std::span(batch.ref_logprobs), owners));
   if (critic_) TRY(ranks_.exchange(std::span(batch.values), owners));
   if (is_taught) TRY(ranks_.exchange(std::span(batch.teacher_logprobs), owners));
   return batch;

@@ -146,7 +146,8 @@ TEST(TrajectoryMessage, has_kept_tokens_with_and_without_routes_and_says_where_t
     return read_trajectory(came->body().getTrajectory(), *came);
   };
   for (const bool routes : {false, true}) {
-    const Trajectory trajectory = with_kept_tokens(routes);
+    Trajectory trajectory = with_kept_tokens(routes);
+    if (!routes) trajectory.hint = {.at = 1, .replaced = 0, .tokens = {30, 31}};
     const auto came = sent(trajectory);
     ASSERT_TRUE(came) << came.error().to_string();
     EXPECT_EQ(*came, trajectory);
@@ -156,6 +157,25 @@ TEST(TrajectoryMessage, has_kept_tokens_with_and_without_routes_and_says_where_t
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().code(), Code::kCorrupt);
   }
+}
+
+TEST(TrajectoryStore, gives_back_hints_and_those_that_do_not_lie_in_the_prompt_are_damage) {
+  const fs::path folder = fs::temp_directory_path() / ("tandem-hints-" + std::to_string(::getpid()));
+  fs::remove_all(folder);
+  auto store = TrajectoryStore::open(folder);
+  ASSERT_TRUE(store);
+  Trajectory trajectory = with_kept_tokens(false);
+  trajectory.hint = {.at = 0, .replaced = 1, .tokens = {30, 31}};
+  ASSERT_TRUE(store->append(trajectory));
+  EXPECT_EQ(*TrajectoryStore::open_to_read(folder)->read(trajectory.key), trajectory) << "of a new index";
+  EXPECT_NE(read_file(folder / "episodes.log")->find("\"format\":7"), std::string::npos);
+  trajectory.hint.replaced = 2;  // of two: nothing of the prompt is left behind it
+  ASSERT_TRUE(store->append(trajectory));
+  const auto read = store->read(trajectory.key);
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.error().code(), Code::kCorrupt) << read.error().to_string();
+  EXPECT_NE(read.error().message().find("the hint of episode 5 does not fit its prompt"), std::string::npos);
+  fs::remove_all(folder);
 }
 
 TEST(TrajectoryStore, kept_tokens_without_the_token_itself_are_damage) {
