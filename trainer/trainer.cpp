@@ -6,20 +6,19 @@
 #include <unistd.h>
 
 #include <optional>
-#include <set>
 #include <stop_token>
 
-#include "base/json_file.h"
 #include "base/work_queue.h"
 #include "rollout/books/trajectory.h"
 #include "trainer/learn/checkpoints.h"
 #include "trainer/learn/teacher.h"
+#include "trainer/publisher.h"
 #include "trainer/remote_teacher.h"
+#include "trainer/standby_copies.h"
 #include "trainer/step_json.h"
 #include "trainer/stored_batches.h"
 #include "trainer/torch/function_loader.h"
 #include "trainer/work_order.h"
-#include "weights_sync/audit.h"
 #include "weights_sync/carrier.h"
 #include "wire/coordinator_link.h"
 
@@ -32,45 +31,27 @@ using rollout::TrajectoryStore;
 
 namespace {
 
-constexpr const char* kTrajectories = "trajectories/episodes.log";
-constexpr int kAuditFormat = 1;
 constexpr size_t kReceivedBytes = size_t{256} << 20;  // of trajectories that wait to be stored
-
-std::string checkpoint_name(uint64_t step) { return fmt::format("checkpoints/step_{}", step); }
-
-std::set<std::string> checkpoint_names(const fs::path& run_dir) {
-  std::set<std::string> names;
-  for (const auto& [step, folder] : checkpoints_of(run_dir)) names.insert(checkpoint_name(step));
-  return names;
-}
-
-// What there is already, for the standby to have, too.
-Status copy_earlier(const fs::path& run_dir, const TrajectoryStore& store, standby::Replicator& standby) {
-  (void)standby.extend(kTrajectories, store.bytes());
-  for (const auto& [step, folder] : checkpoints_of(run_dir))
-    TRY(standby.put_all(checkpoint_name(step), "learner.json"));
-  std::error_code error;
-  if (fs::exists(run_dir / kTeacherFolder, error)) TRY(standby.put_all(kTeacherFolder));
-  if (fs::exists(run_dir / "export", error)) TRY(standby.put_all("export"));
-  return {};
-}
 
 class Trainer {
  public:
   Trainer(const TrainerSettings& settings, const Clock& clock, Ranks ranks, Learner learner,
-          std::optional<Demonstrations> demonstrations, TrajectoryStore store, wire::Socket rollouts,
-          wire::CoordinatorLink link)
+          std::optional<Demonstrations> demonstrations, TrajectoryStore store, StandbyCopies copies,
+          wire::Socket rollouts, wire::CoordinatorLink link)
       : settings_(settings),
         clock_(clock),
         ranks_(std::move(ranks)),
         learner_(std::move(learner)),
         demonstrations_(std::move(demonstrations)),
         store_(std::move(store)),
+        copies_(std::move(copies)),
         rollouts_(std::move(rollouts)),
         link_(std::move(link)),
-        history_(weights_sync::Blocks::of(learner_.weights()),
-                 std::string(model::to_string(learner_.weights().format())), settings.weights),
-        publishing_(settings.place.threads),
+        publisher_({.run_dir = settings.run_dir,
+                    .history = settings.weights,
+                    .threads = settings.place.threads,
+                    .audit_every = settings.audit_every},
+                   learner_, clock),
         started_(clock.now()),
         stored_(store_.size()),
         storage_(1, 4),
@@ -79,8 +60,8 @@ class Trainer {
     if (settings.algorithm.teacher.is_remote())
       teacher_.emplace(settings.run_dir, settings.algorithm.teacher.endpoint, settings.teacher_key, settings.standby,
                        clock);
-    handout_.offer(publish());
-    failure_ = audited_;
+    handout_.offer(publisher_.publish());
+    failure_ = publisher_.audited();
     for (const int fd : {storage_.wake_fd(), compute_.wake_fd(), asking_.wake_fd()}) {
       epoll_event event{.events = EPOLLIN, .data = {}};
       (void)::epoll_ctl(wake_.get(), EPOLL_CTL_ADD, fd, &event);  // without it both are looked at every 20 ms
@@ -170,8 +151,7 @@ class Trainer {
     const auto received = std::make_shared<Received>(std::exchange(received_, {}));
     storage_.submit([this, received]() -> WorkQueue::Completion {
       Stored stored = store_all(store_, *received);
-      if (stored.status.ok() && settings_.standby != nullptr)
-        stored.status = settings_.standby->wait(settings_.standby->extend(kTrajectories, store_.bytes()));
+      if (stored.status.ok()) stored.status = copies_.trajectories(store_.bytes());
       return [this, received, stored] {
         storing_ = false;
         if (!stored.status.ok()) failure_ = stored.status;
@@ -261,13 +241,13 @@ class Trainer {
       auto metrics = take_step(*loaded);
       const double train_seconds = to_seconds(clock_.now() - start);
       std::shared_ptr<const weights_sync::Offer> next;
-      if (metrics) next = publish();
-      Status exported = audited_;
+      if (metrics) next = publisher_.publish();
+      Status exported = publisher_.audited();
       if (metrics && exported.ok() && step == static_cast<uint64_t>(settings_.steps)) {
         // Not the folder of the run, which may have been moved away.
         exported = make_folder(settings_.run_dir / "export");
         if (exported) exported = learner_.export_model(settings_.run_dir / "export", settings_.model);
-        if (exported && settings_.standby != nullptr) exported = copy("export");
+        if (exported) exported = copies_.exported();
       }
       const double total = to_seconds(clock_.now() - start);
       return [this, step, metrics, next, exported, loaded, train_seconds, total] {
@@ -309,7 +289,7 @@ class Trainer {
       if (status.ok())
         keep_newest_checkpoints(settings_.run_dir, version, settings_.kept_checkpoints,
                                 every > 0 ? version / every * every : version);
-      if (status.ok() && settings_.standby != nullptr) status = copy_checkpoint(version);
+      if (status.ok()) status = copies_.checkpoint(version);
       const double seconds = to_seconds(clock_.now() - start);
       return [this, status, seconds] {
         save_seconds_ += seconds;
@@ -317,44 +297,6 @@ class Trainer {
         if (failure_.ok()) apply(WorkOrder::Saved{});
       };
     });
-  }
-
-  // Until the standby has it.
-  Status copy(const std::string& folder, const std::string& last = "") {
-    return settings_.standby->wait(TRY(settings_.standby->put_all(folder, last)));
-  }
-  // A checkpoint is one once it has its learner.json, there as here; those that went here go there.
-  Status copy_checkpoint(uint64_t version) {
-    const std::set<std::string> before = std::exchange(copied_, checkpoint_names(settings_.run_dir));
-    TRY(copy(checkpoint_name(version), "learner.json"));
-    (void)settings_.standby->link("checkpoints/latest", fmt::format("step_{}", version));
-    for (const std::string& name : before) {
-      if (!copied_.contains(name)) (void)settings_.standby->remove(name);
-    }
-    return {};
-  }
-
-  std::shared_ptr<const weights_sync::Offer> publish() {
-    const auto version = static_cast<uint64_t>(learner_.steps());
-    auto offer = history_.add(version, learner_.weights().wire(), publishing_);
-    if (settings_.audit_every > 0 && version % static_cast<uint64_t>(settings_.audit_every) == 0)
-      audited_ = audit(version, *offer->find(version, version));
-    return offer;
-  }
-
-  // The bytes that rollouts are sent, against the weights that they are to be.
-  Status audit(uint64_t version, const weights_sync::Object& published) {
-    const Time start = clock_.now();
-    const auto found =
-        TRY(weights_sync::audit(learner_.weights(), history_.blocks().parts(), published.bytes, publishing_));
-    for (const auto& line : found.bad()) spdlog::error("version {} is published wrong: {}", version, line);
-    audit_ = to_json(found, version, false);
-    audit_["seconds"] = to_seconds(clock_.now() - start);
-    if (const Status written = write_file(settings_.run_dir / "weights_audit.json",
-                                          with_format(to_json(found, version, true), kAuditFormat).dump(2) + "\n");
-        !written)
-      spdlog::warn("{}", written.to_string());
-    return {};
   }
 
   // The report of a step, for the coordinator; also logged. Its metrics of the trainer are those when the step is done.
@@ -366,7 +308,8 @@ class Trainer {
                    step, metrics.skipped_spikes, metrics.grad_norm);
     json["weights_digest"] = weights_sync::digest_of_version(next.whole()).hex();
     json["delta_bytes"] = next.delta_bytes();
-    if (!audit_.is_null() && audit_.at("version") == step) json["weights_audit"] = audit_;
+    if (const Json& audit = publisher_.audit(); !audit.is_null() && audit.at("version") == step)
+      json["weights_audit"] = audit;
     json["train_seconds"] = train_seconds;
     json["step_seconds"] = seconds;
     if (teacher_)
@@ -412,19 +355,16 @@ class Trainer {
   const std::string numerics_id_ = learner_.numerics_id();
   const std::optional<Demonstrations> demonstrations_;  // the compute thread's
   TrajectoryStore store_;                               // the storage thread's
+  StandbyCopies copies_;  // of trajectories the storage thread's, else the compute thread's
   wire::Socket rollouts_;
   wire::CoordinatorLink link_;
-  weights_sync::History history_;  // the compute thread's
-  kernels::ThreadPool publishing_;
+  Publisher publisher_;  // the compute thread's while it publishes
   weights_sync::Handout handout_;
-  Json audit_;      // of the newest version that was audited; the compute thread's while it publishes
-  Status audited_;  // why it could not be
   WorkOrder order_{{.steps = static_cast<uint64_t>(settings_.steps),
                     .checkpoint_every = static_cast<uint64_t>(settings_.checkpoint_every),
                     .measured_every = static_cast<uint64_t>(settings_.measured_every)},
                    static_cast<uint64_t>(learner_.steps()),
                    clock_.now()};
-  std::set<std::string> copied_ = checkpoint_names(settings_.run_dir);  // the compute thread's
   bool introduced_ = false, quit_ = false;
   const Time started_;
   Time next_touch_{};
@@ -488,7 +428,8 @@ Status run_trainer(const TrainerSettings& settings, const Clock& clock, const st
   TRY(go_on_from_checkpoint(settings.run_dir, ranks, learner));
   auto demonstrations = TRY(read_demonstrations(settings.run_dir, settings.algorithm, learner.weights().config()));
   auto store = TRY(TrajectoryStore::open(settings.run_dir / "trajectories"));
-  if (settings.standby != nullptr) TRY(copy_earlier(settings.run_dir, store, *settings.standby));
+  StandbyCopies copies(settings.run_dir, settings.standby);
+  TRY(copies.begin(store.bytes()));
   zmq::context_t context;
   const wire::Secret* const secret = settings.secret ? &*settings.secret : nullptr;
   auto rollouts = TRY(wire::Socket::listen(context, settings.address, settings.identity, secret));
@@ -497,7 +438,7 @@ Status run_trainer(const TrainerSettings& settings, const Clock& clock, const st
   wire::CoordinatorLink link(std::move(coordinator), clock,
                              [&self](wire::Hello::Builder hello) { self->introduce(hello); });
   Trainer trainer(settings, clock, std::move(ranks), std::move(learner), std::move(demonstrations), std::move(store),
-                  std::move(rollouts), std::move(link));
+                  std::move(copies), std::move(rollouts), std::move(link));
   self = &trainer;
   return trainer.run(stop);
 }
