@@ -34,6 +34,8 @@ std::map<std::string, std::string> reasons_of(const RunConfig& c) {
   unless(a.teacher.any(), {"algorithm.teacher.weight", "algorithm.teacher.clamp"},
          "algorithm.teacher names no teacher");
   unless(a.teacher.is_hinted(), {"algorithm.teacher.hint_tokens"}, "algorithm.teacher.hint is empty");
+  unless(a.entropy.control.any(), {"algorithm.entropy.step", "algorithm.entropy.most"},
+         "algorithm.entropy.target is 0");
   unless(a.teacher.is_remote(),
          {"algorithm.teacher.model", "algorithm.teacher.key_env", "algorithm.teacher.key_file",
           "algorithm.teacher.seconds", "algorithm.teacher.retries", "algorithm.teacher.concurrency"},

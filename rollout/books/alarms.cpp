@@ -180,9 +180,10 @@ void Alarms::entropy(std::vector<Alarm>& held) const {
   held.push_back(
       {"entropy_collapse",
        fmt::format("the entropy fell from {:.3g} to {:.3g} a token, at {} success", was, is, percent(success)),
-       "algorithm.entropy.coefficient",
-       "the policy hardly tries anything new: raise it, lower trainer.learning_rate, or widen "
-       "algorithm.clip_high"});
+       "algorithm.entropy.target",
+       fmt::format("the policy hardly tries anything new: set it to what was good before, such as {:.2g}, lower "
+                   "trainer.learning_rate, or widen algorithm.clip_high",
+                   was / 2)});
 }
 
 void Alarms::signal(std::vector<Alarm>& held) const {

@@ -107,6 +107,15 @@ struct BranchCredit {
   friend bool operator==(const BranchCredit&, const BranchCredit&) = default;
 };
 
+// What the entropy of the policy is held at (entropy_control.h).
+struct EntropyTarget {
+  double target = 0;    // nats a token; 0: no control
+  double step = 0.005;  // of the coefficient of the bonus, after each step of the optimizer
+  double most = 1;      // largest coefficient
+  bool any() const { return target > 0; }
+  friend bool operator==(const EntropyTarget&, const EntropyTarget&) = default;
+};
+
 struct Algorithm {
   std::string name = "dr_grpo";
   const PolicyLoss* policy = &kClipLoss;
@@ -127,6 +136,7 @@ struct Algorithm {
   Correction correction;
   Kl kl;
   double entropy = 0;                              // coefficient of an entropy bonus
+  EntropyTarget entropy_target;                    // set for the whole run, not for a part
   Critic critic;                                   // of kGae
   TorchSource torch;                               // of a loss of the user's own
   TorchSource own_advantages;                      // of AdvantageKind::kTorch

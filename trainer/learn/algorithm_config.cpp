@@ -236,6 +236,13 @@ Status set_members(const Schema& schema, const Json& object, const std::string& 
 
 void add_algorithm_fields(Schema& schema, AlgorithmConfig& config) {
   add_fields(schema, config, Keys::kOfRuns);
+  auto& entropy = config.entropy.control;
+  schema.add("algorithm.entropy.target", entropy.target,
+             "Entropy, in nats a token, below which the policy gets a bonus for it. The coefficient of the bonus grows "
+             "while the entropy is below, and shrinks while it is not; 0: none",
+             0, 100);
+  schema.add("algorithm.entropy.step", entropy.step, "Change of that coefficient after each step", 0, 1e3);
+  schema.add("algorithm.entropy.most", entropy.most, "Largest such coefficient", 0, 1e3);
   auto& d = config.demonstrations;
   schema.add("algorithm.demonstrations.data", d.data,
              "Demonstrations whose negative log-likelihood is a term of the loss: files of transcripts and run "
@@ -281,6 +288,7 @@ Result<Algorithm> algorithm_of(const AlgorithmConfig& c) {
   a.kl.clamp = c.kl.clamp;
   a.kl.in_reward = c.kl.in_reward;
   a.entropy = c.entropy.coefficient;
+  a.entropy_target = c.entropy.control;
   a.critic = c.value;
   for (const LossKey& key : a.policy->keys) {
     const auto given = c.own.find(std::string(key.name));

@@ -39,6 +39,7 @@ struct AlgorithmConfig {
   } kl;
   struct {
     double coefficient = Algorithm{}.entropy;
+    EntropyTarget control;
   } entropy;
   std::map<std::string, std::optional<double>> own;  // keys of single losses
   Critic value;                                      // of ppo

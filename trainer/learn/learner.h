@@ -29,6 +29,7 @@
 #include "model/reward_head.h"
 #include "model/weights.h"
 #include "trainer/learn/buffers.h"
+#include "trainer/learn/entropy_control.h"
 #include "trainer/learn/low_rank.h"
 #include "trainer/learn/norm_history.h"
 #include "trainer/learn/optimizer.h"
@@ -386,6 +387,7 @@ class Learner {
   OptimizerSettings settings_;
   int64_t steps_ = 0, updates_ = 0;
   NormHistory norms_;  // of the updates before
+  EntropyControl entropy_;
   Ranks ranks_;
   std::optional<Piece> shard_;         // of the masters; none: they are whole on every rank
   std::unique_ptr<LowRank> low_rank_;  // null: all weights learn

@@ -177,6 +177,7 @@ Status Learner::write_state(const fs::path& aside, const fs::path& folder, const
   if (gives_rewards()) state["reward_notes"] = reward_notes_;
   if (updates_ != steps_) state["updates"] = updates_;
   if (settings_.skip_spikes > 0) state["gradient_norms"] = norms_.norms();
+  if (Json control = entropy_.state(); !control.is_null()) state["entropy_control"] = std::move(control);
   if (!progress.is_null()) state["progress"] = progress;
   TRY(write_file(aside / kStateFile, state.dump(2) + "\n"));
   std::error_code ignored;
@@ -208,7 +209,7 @@ Status Learner::read_checkpoint(const fs::path& folder) {
   steps_ = state.value("steps", int64_t{0});
   updates_ = state.value("updates", steps_);
   norms_.restore(state.value("gradient_norms", std::vector<double>()));
-  return {};
+  return entropy_.restore(state.value("entropy_control", Json())).at((folder / kStateFile).string());
 }
 
 Result<std::optional<std::string>> Learner::difference_from(const fs::path& folder) {

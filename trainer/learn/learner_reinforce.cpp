@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "trainer/learn/hints.h"
@@ -73,10 +74,13 @@ Result<std::vector<Sample>> Learner::ask_behind_hints(std::span<const Sample> sa
 }
 
 Result<StepMetrics> Learner::reinforce(std::span<const Sample> samples, const Algorithm& algorithm, uint64_t version) {
-  if (!algorithm.teacher.is_hinted()) return reinforce_taught(samples, algorithm, version);
-  const std::vector<Sample> taught = TRY(ask_behind_hints(samples));
-  auto metrics = reinforce_taught(taught, algorithm, version);
-  if (metrics) metrics->of_loss["hinted"] = hinted_share(without_demonstrations(samples));
+  std::optional<std::vector<Sample>> taught;
+  if (algorithm.teacher.is_hinted()) taught = TRY(ask_behind_hints(samples));
+  const double bonus = entropy_.bonus(algorithm.entropy_target).coefficient;
+  StepMetrics metrics = TRY(reinforce_taught(taught ? std::span<const Sample>(*taught) : samples, algorithm, version));
+  if (taught) metrics.of_loss["hinted"] = hinted_share(without_demonstrations(samples));
+  if (algorithm.entropy_target.any()) metrics.of_loss["entropy_coefficient"] = bonus;
+  entropy_.add(metrics.entropy, algorithm.entropy_target);
   return metrics;
 }
 
@@ -97,6 +101,8 @@ Result<StepMetrics> Learner::reinforce_taught(std::span<const Sample> samples, c
     lengths.push_back(weight_of(static_cast<size_t>(length), shares[i]));
   }
   const auto weights = sequence_weights(lengths, parts);
+  const EntropyBonus bonus = entropy_.bonus(algorithm.entropy_target);
+  const double tokens_of_all = std::accumulate(lengths.begin(), lengths.end(), 0.0);
   const auto outcomes = TRY(accumulate(
       samples,
       [&](size_t index, const TokenLogprobs& at, std::vector<double>& gradients, Outcome& outcome) {
@@ -123,6 +129,7 @@ Result<StepMetrics> Learner::reinforce_taught(std::span<const Sample> samples, c
                                    .advantages = advantages,
                                    .weights = token_weight};
         outcome.loss = sequence_loss(tokens, weights[index], of_part, gradients, outcome.counts);
+        bonus.add(at.logprobs, token_weight, tokens_of_all, gradients);
       },
       metrics, Asked::kTeacher));
   TeacherCounts taught;

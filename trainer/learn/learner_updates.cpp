@@ -4,6 +4,7 @@
 // All ranks have them for all samples, and decide alike when a step ends early.
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "trainer/learn/anchors.h"
@@ -95,6 +96,8 @@ Result<Learner::Pass> Learner::pass_through(std::span<const Sample> samples, std
   std::vector<double> weighed;
   for (size_t i = 0; i < lengths.size(); ++i) weighed.push_back(weight_of(static_cast<size_t>(lengths[i]), shares[i]));
   const auto weights = sequence_weights(weighed, parts);
+  const EntropyBonus bonus = entropy_.bonus(algorithm.entropy_target);
+  const double weighed_tokens = std::accumulate(weighed.begin(), weighed.end(), 0.0);
   const auto of_row = [&](const Rows& values, size_t index) {
     return std::span(values).subspan(rows[index] * batch.length, static_cast<size_t>(lengths[index]));
   };
@@ -139,12 +142,12 @@ Result<Learner::Pass> Learner::pass_through(std::span<const Sample> samples, std
           outcome.value_error += error * error;
           value_gradients[index * batch.length + i] = 2 * critic.coefficient * error / critic_tokens;
         }
+        const auto token_weight = token_weights(old.size(), shares[index]);
         if (whole) {
           std::copy_n(whole->grad_logprobs.begin() + static_cast<ptrdiff_t>(index * whole_length), gradients.size(),
                       gradients.begin());
-          return;
+          return bonus.add(at.logprobs, token_weight, weighed_tokens, gradients);
         }
-        const auto token_weight = token_weights(old.size(), shares[index]);
         const CountedTokens tokens_of_row{.logprobs = at.logprobs,
                                           .old_logprobs = old,
                                           .rollout_logprobs = of_row(batch.rollout_logprobs, index),
@@ -152,6 +155,7 @@ Result<Learner::Pass> Learner::pass_through(std::span<const Sample> samples, std
                                           .advantages = of_row(batch.advantages, index),
                                           .weights = token_weight};
         outcome.loss = sequence_loss(tokens_of_row, weights[index], of_part, gradients, outcome.counts);
+        bonus.add(at.logprobs, token_weight, weighed_tokens, gradients);
       },
       pass.metrics);
   auto value_pass = std::exchange(value_pass_, std::nullopt);

@@ -127,6 +127,11 @@ Result<StepMetrics> Learner::reinforce_whole(std::span<const Sample> samples, co
     values = value_loss(critic_mask(batch, parts), batch.values, loss->returns, critic.coefficient);
     value_pass_ = {.gradients = values.gradients, .length = batch.length, .trunk = critic.trunk, .sum = {}};
   }
+  const EntropyBonus bonus = entropy_.bonus(algorithm.entropy_target);
+  const auto shares = trunk_shares(drawn, parts);
+  double tokens = 0;
+  for (size_t i = 0; i < drawn.size(); ++i)
+    tokens += weight_of(static_cast<size_t>(std::ranges::count(drawn[i].trained, uint8_t{1})), shares[i]);
   const auto accumulated = accumulate(
       samples,
       [&](size_t index, const TokenLogprobs& at, std::vector<double>& gradients, Outcome& outcome) {
@@ -134,6 +139,7 @@ Result<StepMetrics> Learner::reinforce_whole(std::span<const Sample> samples, co
         compare(samples[index], at, version, outcome);
         std::copy_n(loss->grad_logprobs.begin() + static_cast<ptrdiff_t>(index * batch.length), gradients.size(),
                     gradients.begin());
+        bonus.add(at.logprobs, token_weights(gradients.size(), shares[index]), tokens, gradients);
       },
       metrics);
   const auto value_pass = std::exchange(value_pass_, std::nullopt);

@@ -96,7 +96,7 @@ TEST(Alarms, a_trainer_that_computes_another_logprob_than_the_engine_is_named_at
 
 TEST(Alarms, an_entropy_that_collapses_before_the_tasks_are_solved) {
   const Change falls = [](int, Json& line) { line["entropy"] = 0.03; };
-  expect_one(raised_by(falls), "entropy_collapse", "from 0.8 to 0.03", "algorithm.entropy.coefficient");
+  expect_one(raised_by(falls), "entropy_collapse", "from 0.8 to 0.03", "algorithm.entropy.target");
   // Who has solved its tasks has little left to vary.
   EXPECT_THAT(raised_by([&](int step, Json& line) {
                 falls(step, line);
