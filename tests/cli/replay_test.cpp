@@ -1,4 +1,6 @@
 // `tandem replay`: recorded steps and episodes come out with the same bits, and what does not is named.
+#include <fmt/format.h>
+
 #include <cmath>
 #include <functional>
 #include <map>
@@ -207,7 +209,7 @@ TEST_F(Replay, shows_the_advantages_of_the_best_of_two_attempts) {
   }
   ASSERT_FALSE(groups.empty());
   for (const auto& [group, members] : groups) {
-    const auto best = [&](size_t i, size_t j) {
+    const auto best = [&members = members](size_t i, size_t j) {
       return std::max(members[i]["learned_reward"].get<double>(), members[j]["learned_reward"].get<double>());
     };
     double pairs = 0, sum = 0, squares = 0;

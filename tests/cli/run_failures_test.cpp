@@ -48,7 +48,8 @@ class RunFailures : public RunTest {
       ASSERT_TRUE(reaches_step(process, run_dir, step)) << text(output());
       ::usleep(static_cast<useconds_t>(random.below(100'000)));
       const int rank = name == "rollout" ? static_cast<int>(random.below(2)) : 0;
-      ASSERT_TRUE(within(20s, [&] { return signal(run_dir, pid_of(run_dir, name, rank), SIGKILL); })) << text(output());
+      const auto killed = [&, &role = name] { return signal(run_dir, pid_of(run_dir, role, rank), SIGKILL); };
+      ASSERT_TRUE(within(60s, killed)) << text(output());
     }
   }
 
