@@ -48,6 +48,9 @@ struct WorkerSettings {
   std::map<std::string, double> seconds_of_kind = {};
 };
 
+// The turn as it goes on elsewhere, where `said` tokens of it are sampled already.
+TurnRequest rest_of_turn(TurnRequest turn, size_t said);
+
 // Runs until the coordinator says stop, or `stop` is set.
 Status run_worker(const WorkerSettings& settings, const Clock& clock, const std::atomic<bool>& stop);
 

@@ -116,10 +116,14 @@ void Worker::carry_out(Episode& e, const Episode::Continue& next) {
   step(e, Episode::TurnOpened{std::move(turn->tokens), turn->is_retokenised, asks});
 }
 
+TurnRequest rest_of_turn(TurnRequest turn, size_t said) {
+  turn.max_new_tokens = std::max(1, turn.max_new_tokens - static_cast<int>(said));
+  return turn;
+}
+
 // The draws of a turn depend on the tokens before them, whoever sampled those.
 void Worker::carry_out(Episode& e, const Episode::Resume&) {
-  TurnRequest rest = turn_request(e);
-  rest.max_new_tokens = std::max(1, rest.max_new_tokens - static_cast<int>(e.turn_tokens().size()));
+  const TurnRequest rest = rest_of_turn(turn_request(e), e.turn_tokens().size());
   const Status status = engine_.add(e.key().episode, tokens_of_segment(e), rest);
   if (!status) step(e, Episode::TurnRefused{status});
 }

@@ -234,6 +234,17 @@ TEST_F(WorkerTest, a_sandbox_that_went_to_another_rollout_is_not_let_go_when_it_
   EXPECT_EQ(released->body().getRelease(), 11u);
 }
 
+// slime 2261, verl 7207: what goes on elsewhere had a whole turn before it again, or nothing.
+TEST(HandedOverTurns, have_the_tokens_left_that_were_not_said) {
+  const TurnRequest turn{.max_new_tokens = 40, .seed = 9, .stop_tokens = {3}};
+  EXPECT_EQ(rest_of_turn(turn, 0).max_new_tokens, 40);
+  EXPECT_EQ(rest_of_turn(turn, 39).max_new_tokens, 1);
+  const TurnRequest rest = rest_of_turn(turn, 15);
+  EXPECT_EQ(rest.max_new_tokens, 25);
+  EXPECT_EQ(rest.seed, 9u);
+  EXPECT_EQ(rest.stop_tokens, turn.stop_tokens);
+}
+
 // Its turn was then "played with other calls": the server compares what it is asked with what it was asked before.
 TEST(HandedOverCalls, that_could_not_be_read_are_asked_for_in_the_same_words_as_before) {
   const std::vector<envs::ParsedCall> calls = {

@@ -35,5 +35,17 @@ TEST_F(ReadConfig, mistakes_across_keys_stand_beside_those_of_one_key_with_their
   EXPECT_TRUE(read_config("", overrides, again, going_on, true)) << "the run that goes on may have as many groups";
 }
 
+// slime 2297: logits were divided by it.
+TEST_F(ReadConfig, a_temperature_of_0_is_refused_in_training) {
+  for (const char* temperature : {"0", "-1", ".nan", ".inf"}) {
+    RunConfig config;
+    Schema schema = schema_of(config);
+    const std::vector<std::string> overrides = {std::string("rollout.temperature=") + temperature};
+    const Status status = read_config("", overrides, schema, config);
+    EXPECT_EQ(status.code(), Code::kInvalid) << temperature;
+    EXPECT_THAT(status.message(), HasSubstr("rollout.temperature")) << temperature;
+  }
+}
+
 }  // namespace
 }  // namespace tandem::run
