@@ -92,8 +92,10 @@ Status check_hint(const RunConfig& config, const model::ModelConfig& model, cons
         .hint("lower one of the two");
   const envs::Opening opening{.messages = {{"user", "task"}}, .tools = Json::array()};
   const auto prompt = TRY(conversation.prompt(opening));
-  TRY(rollout::hint_of(conversation, hint, opening, prompt, "feedback"));
-  return {};
+  const auto made = rollout::hint_of(conversation, hint, opening, prompt, "feedback");
+  if (made) return {};
+  if (made.error().code() != Code::kExhausted) return made.error();
+  return Status::invalid(made.error().message()).hint("raise it, or shorten the text");
 }
 
 // Most bytes of an episode's routes, so that its record fits the log.
