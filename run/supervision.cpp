@@ -28,7 +28,7 @@ const char* lack_of(const Ending& ending) {
     case kUsage:
       return "with its config";
     case kUnfit:
-      return "on this machine";
+      return "as things are";
     case kDamaged:
       return "with what lies in the run directory";
     default:

@@ -96,7 +96,10 @@ class Trainer {
         on_rollout(*message);
       }
       start_storing();
-      if (stop) apply(WorkOrder::Leave{});
+      if (stop) {
+        leaving_.source.request_stop();
+        apply(WorkOrder::Leave{});
+      }
       apply(WorkOrder::Turn{.coordinator_known = link_.known()});
       keep_in_touch();
       link_.tick(order_.doing(clock_.now()), [&] { return metrics(); });
@@ -110,6 +113,7 @@ class Trainer {
   void on_coordinator(const wire::Incoming& message) {
     const auto body = message.body();
     if (body.isStop()) {
+      leaving_.source.request_stop();
       if (std::string_view(body.getStop().getReason().cStr()) == "finish")
         apply(WorkOrder::Finish{});
       else
@@ -226,7 +230,9 @@ class Trainer {
     asking_.submit([this, loaded]() -> WorkQueue::Completion {
       const Status taught = teacher_->teach(*loaded, leaving_.source.get_token());
       return [this, loaded, taught] {
-        if (!taught.ok())
+        if (taught.code() == Code::kCancelled)
+          apply(WorkOrder::GivenUp{});
+        else if (!taught.ok())
           failure_ = taught;
         else
           train(loaded);
@@ -378,7 +384,7 @@ class Trainer {
   const FileDescriptor wake_{::epoll_create1(EPOLL_CLOEXEC)};  // readable when a thread has something to tell
   std::optional<RemoteTeacher> teacher_;                       // the asking thread's
   WorkQueue storage_, compute_, asking_;                       // their threads use what stands above
-  // Ends what the asking thread waits for, so that it can be waited for.
+  // Ends what the asking thread waits for: a teacher that does not answer holds nobody up who is to go.
   struct Leaving {
     std::stop_source source;
     ~Leaving() { source.request_stop(); }

@@ -55,6 +55,7 @@ void WorkOrder::take(Event event, Time now, std::vector<Action>& actions) {
                           if (version_ % plan_.checkpoint_every == 0 || is_measured || version_ == plan_.steps)
                             save(now, actions);
                         },
+                        [&](GivenUp) { end(now); },
                         [&](Saved) {
                           end(now);
                           saved_ = version_;

@@ -44,11 +44,12 @@ class WorkOrder {
   struct Trained {
     std::string report;
   };
+  struct GivenUp {};  // a step was not taken, since the process is to go; its batch stays
   struct Saved {};
   struct Turn {  // of the work loop
     bool coordinator_known = false;
   };
-  using Event = std::variant<Ordered, Finish, Stop, Leave, Introduced, Trained, Saved, Turn>;
+  using Event = std::variant<Ordered, Finish, Stop, Leave, Introduced, Trained, GivenUp, Saved, Turn>;
 
   // Actions.
   struct Train {

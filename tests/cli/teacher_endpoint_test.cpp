@@ -133,6 +133,28 @@ TEST_F(TeacherEndpointRun, ends_with_the_reason_when_the_teacher_goes_and_goes_o
   expect_nothing_left(cut);
 }
 
+// It ended when all requests had been sent again as often as is allowed, minutes later.
+TEST_F(TeacherEndpointRun, that_is_to_end_does_not_wait_for_a_teacher_that_hangs_and_goes_on_from_there) {
+  constexpr int kSteps = 8;
+  const fs::path whole = root() / "undisturbed", held = root() / "held";
+  ASSERT_EQ(run(steps(kSteps, {"algorithm.teacher.path=" + teaching().string()}), whole), 0) << said();
+  serve(teaching());
+  {
+    Process process(command(steps(kSteps, asked({"algorithm.teacher.seconds=600"})), held), output());
+    ASSERT_TRUE(reaches_step(process, held, 2)) << said();
+    server_->signal(SIGSTOP);
+    process.signal(SIGTERM);
+    EXPECT_TRUE(within(180s, [&] { return !process.running(); })) << said();
+    server_->signal(SIGCONT);
+    process.wait();
+  }
+  const int reached = step_of(held);
+  EXPECT_LT(reached, kSteps);
+  ASSERT_EQ(run({"algorithm.teacher.url=" + url_}, held, true), 0) << said();
+  EXPECT_EQ(export_digest(held), export_digest(whole));
+  expect_nothing_trained_twice(held);
+}
+
 TEST_F(TeacherEndpointRun, the_server_says_the_same_bits_in_each_form_and_at_any_temperature) {
   serve(root() / "model");
   const std::vector<int32_t> tokens = {40, 41, 42, 7, 300, 301, 9};

@@ -203,7 +203,7 @@ TEST_F(SupervisionTest, a_role_that_dies_too_often_fails_the_run_with_its_last_w
 TEST_F(SupervisionTest, a_role_that_cannot_work_here_fails_the_run_at_once) {
   exits(kWorker, 3);
   ASSERT_TRUE(finish_);
-  EXPECT_EQ(finish_->failure, "rollout-0 cannot work on this machine:\n");
+  EXPECT_EQ(finish_->failure, "rollout-0 cannot work as things are:\n");
   EXPECT_THAT(notes_, IsEmpty());
 }
 

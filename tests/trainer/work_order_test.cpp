@@ -46,6 +46,19 @@ TEST(WorkOrder, trains_in_order_one_at_a_time_and_ignores_what_is_done_or_beyond
   EXPECT_EQ(of<WorkOrder::Save>(order.step(WorkOrder::Trained{"three"}, Time{})).size(), 1u) << "the last step";
 }
 
+TEST(WorkOrder, a_step_that_is_given_up_is_not_counted_and_the_last_one_is_saved) {
+  WorkOrder order({.steps = 5, .checkpoint_every = 100}, 0, Time{});
+  order.step(batch(1), Time{});
+  order.step(WorkOrder::Trained{"one"}, Time{});
+  ASSERT_EQ(of<WorkOrder::Train>(order.step(batch(2), Time{})).size(), 1u);
+  EXPECT_TRUE(order.step(WorkOrder::Leave{}, Time{}).empty()) << "a step is under way";
+  const auto given_up = order.step(WorkOrder::GivenUp{}, Time{});
+  EXPECT_EQ(of<WorkOrder::Save>(given_up).at(0).version, 1u);
+  EXPECT_TRUE(of<WorkOrder::ReportStep>(given_up).empty());
+  EXPECT_EQ(order.waiting(), 1u);
+  EXPECT_EQ(of<WorkOrder::Quit>(order.step(WorkOrder::Saved{}, Time{})).size(), 1u);
+}
+
 TEST(WorkOrder, tells_a_new_coordinator_all_again_and_waits_for_its_orders) {
   WorkOrder order({.steps = 30, .checkpoint_every = 100}, 0, Time{});
   for (uint64_t step = 1; step <= 10; ++step) {
