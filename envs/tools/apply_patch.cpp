@@ -145,6 +145,17 @@ class Plan {
   std::string summary_;
 };
 
+// Before it is carried out.
+std::vector<FileChange> changes_of(const std::vector<PlannedFile>& files) {
+  std::vector<FileChange> changes;
+  for (const auto& file : files) {
+    const auto before = file.before || !file.was_there ? file.before : readable_content(file.path);
+    const bool is_known = before.has_value() == file.was_there;
+    if (is_known && before != file.content) changes.push_back(change_of(file.path, before, file.content));
+  }
+  return changes;
+}
+
 // Carries a plan out. What it has done is undone when it goes, unless all of it was done.
 class Commit {
  public:
@@ -218,17 +229,17 @@ class Commit {
 
 ToolOutcome tool_apply_patch(const ToolContext& context, const Json& arguments) {
   const auto patches = parse_patch(arguments.at("input").get_ref<const std::string&>());
+  std::vector<FileChange> changes;
   const auto apply = [&]() -> Result<std::string> {
     Plan plan(context);
     for (const auto& patch : TRY(patches)) TRY(plan.add(patch));
+    changes = changes_of(plan.files());
     TRY(Commit().carry_out(plan.files()));
     return plan.summary();
   };
   const auto summary = apply();
   if (!summary) return ToolOutcome::refused(summary.error().message() + "\nNothing was changed.");
-  auto outcome = ToolOutcome::done("Applied the patch:\n" + *summary);
-  outcome.changed_files = true;
-  return outcome;
+  return ToolOutcome::edited("Applied the patch:\n" + *summary, std::move(changes));
 }
 
 }  // namespace tandem::envs

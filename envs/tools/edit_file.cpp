@@ -39,9 +39,8 @@ ToolOutcome tool_edit_file(const ToolContext& context, const Json& arguments) {
   if (edited->content == editable->text()) return ToolOutcome::refused("the edit would change nothing in " + name);
   const auto result = editable->restored(edited->content);
   if (auto status = replace_content(*path, result); !status) return ToolOutcome::refused(status.message());
-  auto outcome = ToolOutcome::done("Edited " + shown(context, *path) + in_words(*edited) + ".");
-  outcome.changed_files = true;
-  return outcome;
+  return ToolOutcome::edited("Edited " + shown(context, *path) + in_words(*edited) + ".",
+                             {change_of(*path, *content, result)});
 }
 
 }  // namespace tandem::envs

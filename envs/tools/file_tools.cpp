@@ -92,22 +92,25 @@ ToolOutcome tool_write(const ToolContext& context, const Json& arguments) {
   const bool exists = fs::exists(*path, error);
   if (exists && !fs::is_regular_file(*path, error))
     return ToolOutcome::refused("\"" + name + "\" is not a regular file");
+  std::optional<std::string> before;
   if (exists) {
-    const auto old = read_file(*path, kLargestFile);
+    auto old = read_file(*path, kLargestFile);
     // Who writes a file anew does not see the mark in front of it.
     if (old && old->starts_with(kByteOrderMark) && !contents.starts_with(kByteOrderMark))
       contents.insert(0, kByteOrderMark);
     if (old && *old == contents) {
       return ToolOutcome::done("\"" + name + "\" already has exactly these contents; nothing was changed.");
     }
+    if (old) before = std::move(*old);
   }
   fs::create_directories(path->parent_path(), error);
   if (error) return ToolOutcome::refused("the folder of \"" + name + "\" cannot be made: " + error.message());
   if (auto status = replace_content(*path, contents); !status) return ToolOutcome::refused(status.message());
-  auto outcome = ToolOutcome::done((exists ? "Replaced " : "Created ") + shown(context, *path) + " (" +
-                                   std::to_string(contents.size()) + " bytes).");
-  outcome.changed_files = true;
-  return outcome;
+  std::vector<FileChange> changes;
+  if (!exists || before) changes.push_back(change_of(*path, before, contents));
+  return ToolOutcome::edited(
+      (exists ? "Replaced " : "Created ") + shown(context, *path) + " (" + std::to_string(contents.size()) + " bytes).",
+      std::move(changes));
 }
 
 ToolOutcome tool_delete_file(const ToolContext& context, const Json& arguments) {
@@ -120,10 +123,11 @@ ToolOutcome tool_delete_file(const ToolContext& context, const Json& arguments) 
     return ToolOutcome::refused("\"" + name + "\" is a folder; delete_file deletes one file");
   }
   if (type == fs::file_type::not_found) return ToolOutcome::refused(missing_file(context, name));
+  const auto before = readable_content(*path);
   if (unlink(path->c_str()) != 0) return ToolOutcome::refused(Status::from_errno(name, errno).message());
-  auto outcome = ToolOutcome::done("Deleted " + shown(context, *path) + ".");
-  outcome.changed_files = true;
-  return outcome;
+  std::vector<FileChange> changes;
+  if (before) changes.push_back(change_of(*path, before, std::nullopt));
+  return ToolOutcome::edited("Deleted " + shown(context, *path) + ".", std::move(changes));
 }
 
 ToolOutcome tool_list_dir(const ToolContext& context, const Json& arguments) {

@@ -245,7 +245,7 @@ ToolOutcome replace_text(const ToolContext& context, const Replacement& replacem
 
   const auto editable = EditableText::of(*content, name);
   if (!editable) return ToolOutcome::refused(editable.error().message());
-  *content = editable->text();
+  const std::string before = std::exchange(*content, editable->text());
   old_text = editable->adapted(old_text);
   new_text = editable->adapted(new_text);
   if (content->find('\r') == std::string::npos && old_text.find("\r\n") != std::string::npos) {
@@ -281,12 +281,11 @@ ToolOutcome replace_text(const ToolContext& context, const Replacement& replacem
     note = " Spaces at line ends and indentation were not as in " + old_name + "; the file's indentation was kept.";
   }
   if (result == *content) return ToolOutcome::refused("the edit would change nothing in " + name);
-  if (auto status = replace_content(*path, editable->restored(result)); !status)
-    return ToolOutcome::refused(status.message());
-  auto outcome = ToolOutcome::done("Edited " + shown(context, *path) + ": replaced " + std::to_string(changed) +
-                                   (changed == 1 ? " occurrence." : " occurrences.") + note);
-  outcome.changed_files = true;
-  return outcome;
+  const auto restored = editable->restored(result);
+  if (auto status = replace_content(*path, restored); !status) return ToolOutcome::refused(status.message());
+  return ToolOutcome::edited("Edited " + shown(context, *path) + ": replaced " + std::to_string(changed) +
+                                 (changed == 1 ? " occurrence." : " occurrences.") + note,
+                             {change_of(*path, before, restored)});
 }
 
 ToolOutcome tool_search_replace(const ToolContext& context, const Json& arguments) {

@@ -221,6 +221,13 @@ ToolOutcome ToolOutcome::done(std::string output) {
   return outcome;
 }
 
+ToolOutcome ToolOutcome::edited(std::string output, std::vector<FileChange> changes) {
+  ToolOutcome outcome = done(std::move(output));
+  outcome.changed_files = true;
+  outcome.changes = std::move(changes);
+  return outcome;
+}
+
 std::span<const Tool> tools(WithSearch search) {
   return std::span(kTools).first(kUsual + (search == WithSearch::kYes ? 1 : 0));
 }
@@ -307,12 +314,14 @@ ToolOutcome run_tool(const ToolContext& context, std::string_view name, const Js
 }
 
 Json to_json(const ToolOutcome& outcome) {
-  return {{"ok", outcome.ok},
-          {"output", outcome.output},
-          {"exit_code", outcome.exit_code},
-          {"truncated", outcome.truncated},
-          {"seconds", outcome.seconds},
-          {"changed_files", outcome.changed_files}};
+  Json json = {{"ok", outcome.ok},
+               {"output", outcome.output},
+               {"exit_code", outcome.exit_code},
+               {"truncated", outcome.truncated},
+               {"seconds", outcome.seconds},
+               {"changed_files", outcome.changed_files}};
+  for (const auto& change : outcome.changes) json["changes"].push_back(to_json(change));
+  return json;
 }
 
 ToolOutcome outcome_from_json(const Json& json) {
@@ -323,6 +332,11 @@ ToolOutcome outcome_from_json(const Json& json) {
   outcome.truncated = json.value("truncated", false);
   outcome.seconds = json.value("seconds", 0.0);
   outcome.changed_files = json.value("changed_files", false);
+  if (const auto changes = json.find("changes"); changes != json.end() && changes->is_array()) {
+    for (const Json& each : *changes) {
+      if (auto change = file_change_from_json(each)) outcome.changes.push_back(*change);
+    }
+  }
   return outcome;
 }
 

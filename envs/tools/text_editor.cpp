@@ -1,6 +1,7 @@
 // str_replace_based_edit_tool: viewing and editing by the name and the parameters that models of Anthropic know.
 #include <algorithm>
 #include <array>
+#include <utility>
 #include <vector>
 
 #include "base/file.h"
@@ -116,7 +117,7 @@ ToolOutcome insert(const ToolContext& context, const Json& arguments) {
   if (!content) return ToolOutcome::refused(content.error().message());
   const auto editable = EditableText::of(*content, name);
   if (!editable) return ToolOutcome::refused(editable.error().message());
-  *content = editable->text();
+  const std::string before = std::exchange(*content, editable->text());
   text = editable->adapted(text);
 
   // Where a line begins that is not there yet, the last one has no end.
@@ -136,15 +137,14 @@ ToolOutcome insert(const ToolContext& context, const Json& arguments) {
   // At the end of a file that has none, the last line stays without one.
   if (!text.ends_with('\n') && !(at == content->size() && open_before)) text += '\n';
   content->insert(at, text);
-  if (auto status = replace_content(*path, editable->restored(*content)); !status)
-    return ToolOutcome::refused(status.message());
+  const auto restored = editable->restored(*content);
+  if (auto status = replace_content(*path, restored); !status) return ToolOutcome::refused(status.message());
   const auto lines = static_cast<size_t>(std::count(text.begin(), text.end(), '\n')) - (open_before ? 1 : 0) +
                      (text.ends_with('\n') ? 0 : 1);
-  auto outcome = ToolOutcome::done("Edited " + shown(context, *path) + ": inserted " + std::to_string(lines) +
-                                   (lines == 1 ? " line" : " lines") +
-                                   (line == 0 ? " at the beginning." : " after line " + std::to_string(line) + "."));
-  outcome.changed_files = true;
-  return outcome;
+  return ToolOutcome::edited("Edited " + shown(context, *path) + ": inserted " + std::to_string(lines) +
+                                 (lines == 1 ? " line" : " lines") +
+                                 (line == 0 ? " at the beginning." : " after line " + std::to_string(line) + "."),
+                             {change_of(*path, before, restored)});
 }
 
 }  // namespace

@@ -19,6 +19,7 @@
 
 #include "base/json.h"
 #include "base/status.h"
+#include "envs/tools/file_change.h"
 #include "envs/tools/session.h"
 
 namespace tandem::envs {
@@ -44,9 +45,12 @@ struct ToolOutcome {
   bool truncated = false;  // `output` lacks its middle
   double seconds = 0;
   bool changed_files = false;  // whether files below the root are other than before
+  // One for each file that a tool wrote. Missing: those by commands, and of files too large to read.
+  std::vector<FileChange> changes = {};
 
   static ToolOutcome refused(std::string why);
   static ToolOutcome done(std::string output);
+  static ToolOutcome edited(std::string output, std::vector<FileChange> changes);
 };
 
 // Calls of tools that only read may run at once; those that follow each other in one message do.
