@@ -1,11 +1,16 @@
-// Statistics of an agent's behaviour: edits, reads before them, parallel calls. Pure.
+// An agent's behaviour in a sample, counted as in training (envs/episodes/work_record.h). Pure.
 #pragma once
 
-#include "eval/sample.h"
+#include <string>
+
+#include "base/behaviour.h"
 #include "rollout/agent/agent_session.h"
 
 namespace tandem::eval {
 
 Behaviour behaviour_of(const rollout::AgentRecord& record);
+
+// The means of samples, as a line of a report.
+std::string behaviour_text(const BehaviourSums& sums);
 
 }  // namespace tandem::eval

@@ -220,10 +220,7 @@ NightSummary summarize(const Night& night, const Prices& prices) {
       ++out.verdicts;
       out.passed += sample.passed();
       seconds.push_back(sample.seconds);
-      out.edits += sample.behaviour.edits;
-      out.reads_before_edit += sample.behaviour.reads_before_edit;
-      out.searches += sample.behaviour.searches;
-      out.parallel_turns += sample.behaviour.parallel_turns;
+      out.behaviour.add(sample.behaviour);
     }
   }
   out.pass_rate = dashboard::pass_rate(scores);
@@ -243,8 +240,6 @@ NightSummary summarize(const Night& night, const Prices& prices) {
     out.cost_of_pass = out.cost / static_cast<double>(out.passed);
     out.seconds_of_pass = out.sample_seconds / static_cast<double>(out.passed);
   }
-  for (double* mean : {&out.edits, &out.reads_before_edit, &out.searches, &out.parallel_turns})
-    *mean = out.verdicts > 0 ? *mean / static_cast<double>(out.verdicts) : 0;
   return out;
 }
 
@@ -265,11 +260,7 @@ Json to_json(const NightSummary& s) {
           {"tokens", {{"prompt", s.prompt_tokens}, {"completion", s.completion_tokens}}},
           {"cost", {{"total", s.cost}, {"per_pass", number_or_null(s.cost_of_pass)}}},
           {"flagged", s.flagged},
-          {"behaviour",
-           {{"edits", s.edits},
-            {"reads_before_edit", s.reads_before_edit},
-            {"searches", s.searches},
-            {"parallel_turns", s.parallel_turns}}}};
+          {"behaviour", s.behaviour.means()}};
 }
 
 NightComparison compare(const Night& before, const Night& after, double confidence,

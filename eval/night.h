@@ -52,11 +52,11 @@ struct NightSummary {
   double error_share = 0;                                  // of the samples wanted, without a verdict
   std::optional<double> seconds_p50, seconds_p95;          // of samples with a verdict
   uint64_t prompt_tokens = 0, completion_tokens = 0;
-  double sample_seconds = 0;                                                  // all samples together
-  double cost = 0;                                                            // by Prices
-  std::optional<double> cost_of_pass, seconds_of_pass;                        // of a passed sample, all others included
-  size_t flagged = 0;                                                         // samples that look like cheats
-  double edits = 0, reads_before_edit = 0, searches = 0, parallel_turns = 0;  // means of samples with a verdict
+  double sample_seconds = 0;                            // all samples together
+  double cost = 0;                                      // by Prices
+  std::optional<double> cost_of_pass, seconds_of_pass;  // of a passed sample, all others included
+  size_t flagged = 0;                                   // samples that look like cheats
+  BehaviourSums behaviour;                              // of samples with a verdict
 };
 NightSummary summarize(const Night& night, const Prices& prices);
 Json to_json(const NightSummary& summary);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "eval/behaviour.h"
 #include "eval/outcome_files.h"
 #include "rollout/agent/transcript.h"
 
@@ -102,9 +103,7 @@ std::string report_markdown(const Verdict& v) {
   row("seconds of samples for a passed one", seconds(s.seconds_of_pass));
   row("tokens", fmt::format("{} of prompts, {} sampled", s.prompt_tokens, s.completion_tokens));
   row("cost of a passed sample", s.cost_of_pass ? fmt::format("{:.6g}", *s.cost_of_pass) : "–");
-  row("behaviour", fmt::format("{:.1f} edits, {:.1f} reads before the first one, {:.1f} searches, {:.1f} messages with "
-                               "several calls, a sample",
-                               s.edits, s.reads_before_edit, s.searches, s.parallel_turns));
+  row("behaviour", behaviour_text(s.behaviour));
   row("samples that look like cheats", std::to_string(s.flagged));
   row("model", fmt::format("{} ({})", cell(v.night.model), v.night.model_digest.substr(0, 12)));
   row("tasks, config, profile, version",

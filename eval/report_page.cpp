@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "dashboard/html.h"
+#include "eval/behaviour.h"
 #include "eval/outcome_files.h"
 #include "rollout/agent/transcript.h"
 
@@ -139,9 +140,7 @@ std::string figures(const NightSummary& s) {
                                          s.cost_of_pass.value_or(0)));
   row("tokens", fmt::format("{} of prompts, {} sampled", s.prompt_tokens, s.completion_tokens));
   row("samples that look like cheats", std::to_string(s.flagged));
-  row("behaviour", fmt::format("{:.1f} edits, {:.1f} reads before the first one, {:.1f} searches, {:.1f} messages with "
-                               "several calls",
-                               s.edits, s.reads_before_edit, s.searches, s.parallel_turns));
+  row("behaviour", behaviour_text(s.behaviour));
   return out + "</table></div>\n";
 }
 

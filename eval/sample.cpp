@@ -4,7 +4,6 @@ namespace tandem::eval {
 
 Json to_json(const SampleResult& s) {
   const bool verdict = s.has_verdict();
-  const auto& b = s.behaviour;
   Json json = {{"task", s.task},
                {"sample", s.sample},
                {"outcome", rollout::to_string(s.outcome)},
@@ -20,13 +19,7 @@ Json to_json(const SampleResult& s) {
                {"began", s.began},
                {"end", s.end},
                {"why", s.why},
-               {"behaviour",
-                {{"edits", b.edits},
-                 {"reads_before_edit", b.reads_before_edit},
-                 {"searches", b.searches},
-                 {"parallel_turns", b.parallel_turns},
-                 {"refused_calls", b.refused_calls},
-                 {"seconds_to_edit", b.seconds_to_edit}}},
+               {"behaviour", to_json(s.behaviour)},
                {"flags", s.flags},
                {"transcript", s.transcript}};
   if (!s.answered_as.empty()) json["answered_as"] = s.answered_as;
@@ -49,18 +42,12 @@ Result<SampleResult> sample_from_json(const Json& json) {
     s.began = json.at("began").get<double>();
     s.end = json.at("end").get<std::string>();
     s.why = json.at("why").get<std::string>();
-    const Json& b = json.at("behaviour");
-    s.behaviour = {.edits = b.at("edits").get<int>(),
-                   .reads_before_edit = b.at("reads_before_edit").get<int>(),
-                   .searches = b.at("searches").get<int>(),
-                   .parallel_turns = b.at("parallel_turns").get<int>(),
-                   .refused_calls = b.at("refused_calls").get<int>(),
-                   .seconds_to_edit = b.at("seconds_to_edit").get<double>()};
+    s.behaviour = TRY(behaviour_from_json(json.at("behaviour")));
     s.flags = json.at("flags").get<std::vector<std::string>>();
     s.transcript = json.at("transcript").get<std::string>();
     s.answered_as = json.value("answered_as", "");
     constexpr double kMost = 1e11;  // seconds: three thousand years
-    for (const double number : {s.seconds, s.began, s.behaviour.seconds_to_edit}) {
+    for (const double number : {s.seconds, s.began}) {
       if (number < 0 || number > kMost)
         return fail(Status::corrupt("no sample of an evaluation: a time is out of range"));
     }

@@ -4,21 +4,11 @@
 #include <string>
 #include <vector>
 
+#include "base/behaviour.h"
 #include "base/json.h"
 #include "rollout/books/outcome.h"
 
 namespace tandem::eval {
-
-// Counts over the model's calls.
-struct Behaviour {
-  int edits = 0;               // calls that changed files
-  int reads_before_edit = 0;   // calls that only read, before the first edit
-  int searches = 0;            // grep, glob_file_search, codebase_search
-  int parallel_turns = 0;      // messages with several calls
-  int refused_calls = 0;       // that a tool refused, or that could not be read
-  double seconds_to_edit = 0;  // from the beginning to the end of the first edit; 0: none
-  friend bool operator==(const Behaviour&, const Behaviour&) = default;
-};
 
 struct SampleResult {
   std::string task;

@@ -4,14 +4,19 @@
 #include <mutex>
 
 namespace tandem::envs {
-namespace {
 
 bool only_reads(const Call& call) {
   const Tool* tool = find_tool(call.name);
   return tool && effect_of(*tool, call.arguments) == ToolEffect::kReads;
 }
 
-}  // namespace
+size_t end_of_parallel(std::span<const ParsedCall> calls, size_t begin) {
+  size_t end = begin + 1;
+  if (only_reads(calls[begin].call)) {
+    while (end < calls.size() && only_reads(calls[end].call)) ++end;
+  }
+  return end;
+}
 
 Result<std::vector<ToolOutcome>> run_turn(Sandbox& sandbox, std::span<const ParsedCall> calls,
                                           const std::stop_token& stop, const OnOutcome& on_outcome) {
@@ -32,10 +37,7 @@ Result<std::vector<ToolOutcome>> run_turn(Sandbox& sandbox, std::span<const Pars
     return result;
   };
   for (size_t begin = 0; begin < calls.size();) {
-    size_t end = begin + 1;
-    if (only_reads(calls[begin].call)) {
-      while (end < calls.size() && only_reads(calls[end].call)) ++end;
-    }
+    const size_t end = end_of_parallel(calls, begin);
     std::vector<std::future<Result<ToolOutcome>>> others;
     for (size_t i = begin + 1; i < end; ++i) others.push_back(std::async(std::launch::async, run, i));
     results[begin] = run(begin);

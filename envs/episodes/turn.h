@@ -25,6 +25,12 @@ inline constexpr unsigned kMostCalls = 1024;
 // Told of each outcome as it comes; perhaps from several threads, one at a time.
 using OnOutcome = std::function<void(size_t index, const ToolOutcome& outcome)>;
 
+// Whether a call changes nothing, whatever it gives.
+bool only_reads(const Call& call);
+
+// The end of the calls that run at once with calls[begin]: those that only read and follow each other.
+size_t end_of_parallel(std::span<const ParsedCall> calls, size_t begin);
+
 // Calls that only read run at once, those that may change files one after another, in order. Calls that could not be
 // parsed give their error. Outcomes are in the order of the calls. Fails where the sandbox does, and with kCancelled
 // where `stop` was asked for before the last call had begun.

@@ -143,6 +143,7 @@ TEST(Behaviour, reads_before_the_first_edit_are_counted_apart_from_those_after_i
   EXPECT_EQ(found.edits, 2);
   EXPECT_EQ(found.reads_before_edit, 2);
   EXPECT_EQ(found.searches, 1);
+  EXPECT_EQ(found.parallel_calls, 2);
   EXPECT_EQ(found.parallel_turns, 2);
   EXPECT_EQ(found.refused_calls, 1);
   EXPECT_DOUBLE_EQ(found.seconds_to_edit, 3.5);
