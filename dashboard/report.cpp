@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/text.h"
+#include "dashboard/behaviour_charts.h"
 #include "dashboard/heldout.h"
 #include "dashboard/loss_charts.h"
 #include "dashboard/summary.h"
@@ -256,6 +257,7 @@ std::string curves(const RunFiles& run, const Json& summary) {
   }
   out += line_chart(kinds);
   out += terms_chart(run);
+  out += behaviour_charts(run.steps, kSmoothing);
   out += line_chart(
       {.title = "Entropy, nats a token", .series = {{"entropy", points_of(run.steps, "entropy"), 2, false}}});
   out += line_chart({.title = "Mismatch of trainer and sampler, KL (lag of versions included)",

@@ -343,6 +343,7 @@ class Coordinator {
       line["groups_with_signal"] = groups->with_signal;
       for (const auto& [kind, sums] : groups->kinds) line["success_by_kind"][kind] = sums.first / sums.second;
       for (const auto& [name, sums] : groups->terms) line["terms"][name] = sums.first / sums.second;
+      if (!groups->behaviour.empty()) line["behaviour"] = means_of(groups->behaviour);
       if (ledger_.plan().branch.ways > 1) {
         const auto& branches = groups->branches;
         line["branches"] = {{"trunks", branches.trunks},

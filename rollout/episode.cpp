@@ -220,6 +220,7 @@ void Episode::on(const Scored& scored, Time now, Actions& actions) {
   turn_rewards_ = scored.turn_rewards;
   shown_ = scored.shown;
   found_ = scored.found;
+  behaviour_ = scored.behaviour;
   release_sandbox(actions);
   send(Waiting::kTrainer, now, actions);
 }
@@ -366,7 +367,8 @@ Commit Episode::commit(Time now) const {
                 .branch_turn = trajectory_.trunk.tokens > 0 && lease_.trunk ? lease_.trunk->turn : 0,
                 .branch_family = trajectory_.trunk.family,
                 .inherited_tokens = inherited_tokens_,
-                .inherited_calls = inherited_calls_};
+                .inherited_calls = inherited_calls_,
+                .behaviour = behaviour_};
   for (size_t t = 0; t < trajectory_.tokens.size(); ++t) {
     if (!trajectory_.sampled[t]) continue;
     commit.first_version = std::min(commit.first_version, trajectory_.versions[t]);

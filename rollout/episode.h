@@ -118,6 +118,7 @@ class Episode {
     std::vector<double> turn_rewards;  // one for each message of the model, or none
     std::string shown;                 // what a judge compares with its siblings
     std::string found = {};            // wrong with it, in words; empty: nothing
+    std::optional<Behaviour> behaviour = {};
   };
   struct Stored {  // the trainer has the trajectory on disk
     EpisodeKey key;
@@ -337,6 +338,7 @@ class Episode {
   std::map<std::string, double> terms_;
   std::vector<double> turn_rewards_;
   std::string shown_, found_;
+  std::optional<Behaviour> behaviour_;
   uint64_t version_ = 0;  // of the weights at the last tick
 
   struct Parked {  // when it was handed over

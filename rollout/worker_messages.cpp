@@ -34,6 +34,7 @@ Episode::Scored scored_of(uint64_t ask, wire::Scored::Reader in) {
                          .found = in.getFound()};
   for (const auto term : in.getTerms()) scored.terms[term.getName()] = term.getValue();
   for (const double reward : in.getTurnRewards()) scored.turn_rewards.push_back(reward);
+  scored.behaviour = read_behaviour(in.getBehaviour().cStr());
   return scored;
 }
 

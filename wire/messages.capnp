@@ -159,6 +159,7 @@ struct Commit {
   inheritedTokens @20 :UInt32;         # sampled by another episode of its family
   inheritedCalls @21 :UInt32;
   branchFamily @22 :UInt64;            # the first episode of those that began as one
+  behaviour @23 :Text;                 # how it worked (base/behaviour.h), JSON; empty: not known
 }
 
 struct BatchEntry {
@@ -301,6 +302,7 @@ struct Scored {
   turnRewards @2 :List(Float64);       # one for each message of the model, or none
   shown @3 :Text;                      # what a judge compares with its siblings; empty: nothing
   found @4 :Text;                      # wrong with it, in words; empty: nothing
+  behaviour @5 :Text;                  # how it worked (base/behaviour.h), JSON
 }
 
 struct Failed {

@@ -10,6 +10,7 @@
 #include "base/digest.h"
 #include "base/work_queue.h"
 #include "envs/episodes/call_messages.h"
+#include "envs/episodes/work_record.h"
 #include "envs/fleet/operator_requests.h"
 #include "envs/server/session_record.h"
 
@@ -80,7 +81,10 @@ struct Session {
   std::shared_ptr<Rewards> rewards;
   SessionRecord record;  // where there are rewards
   std::map<uint32_t, TurnAnswer> turns;
+  WorkRecord work;
+  Time began{};  // of a branch: its trunk's
   std::optional<Grade> grade;
+  Behaviour behaviour;  // once there is a grade
   Time last_used{};
   int opening = 0;  // requests to acquire it that have not been answered
   int working = 0;  // other requests that have not been answered
@@ -337,6 +341,7 @@ class EnvServer {
             else
               session->episode = TRY(Episode::open(TRY(terms->make_task(spec)), backend_, options));
             session->options = options;
+            session->began = clock_.now();
             session->rewards = is_rewarded ? terms->rewards : nullptr;
             session->is_scored_apart = is_rewarded;
             if (is_rewarded) session->record.begin(*session->episode, session->episode->opening(listing));
@@ -376,6 +381,8 @@ class EnvServer {
     session.rewards = trunk.rewards;
     session.is_scored_apart = trunk.is_scored_apart.load();
     session.record = trunk.record;
+    session.work = trunk.work;
+    session.began = trunk.began;
     session.turns = trunk.turns;
     return {};
   }
@@ -419,13 +426,16 @@ class EnvServer {
           .text = in.getAnswer().cStr(), .reasoning = in.getReasoning().cStr(), .calls = calls};
       TurnAnswer answer;
       answer.asked = asked;
+      const double seconds = to_seconds(clock_.now() - session.began);
       if (!calls.empty()) {
         auto outcomes = TRY(session.episode->turn(calls, said.text));
+        session.work.turn(calls, outcomes, seconds);
         if (session.rewards) session.record.turn(said, outcomes);
         for (auto& outcome : outcomes) answer.results.push_back(std::move(outcome.output));
         answer.over = session.episode->over();
       } else {
         answer.instruction = TRY(session.episode->next_step(said.text));
+        session.work.turn({}, {}, seconds);
         if (session.rewards) session.record.answer(said, answer.instruction);
       }
       known = session.turns.emplace(in.getTurn(), std::move(answer)).first;
@@ -444,11 +454,13 @@ class EnvServer {
     if (!session.grade) {
       if (!session.episode) return fail(Status::not_found("the episode has not begun"));
       const auto in = message.body().getScore();
+      const double seconds = to_seconds(clock_.now() - session.began);
       session.grade =
           TRY(session.record.score(*session.episode, {.answer = in.getAnswer().cStr(), .truncated = in.getTruncated()},
                                    session.rewards.get(), backend_, session.options));
+      session.behaviour = session.work.behaviour(seconds);
     }
-    return Writer([grade = *session.grade](wire::Body::Builder body) {
+    return Writer([grade = *session.grade, behaviour = session.behaviour](wire::Body::Builder body) {
       auto out = body.initScored();
       out.setReward(grade.reward);
       auto terms = out.initTerms(static_cast<unsigned>(grade.terms.size()));
@@ -461,6 +473,7 @@ class EnvServer {
       for (unsigned t = 0; t < turns.size(); ++t) turns.set(t, grade.turns[t]);
       out.setShown(grade.shown);
       out.setFound(grade.why);
+      out.setBehaviour(dump_json(to_json(behaviour)));
     });
   }
 

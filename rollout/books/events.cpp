@@ -72,6 +72,7 @@ Json to_json(const Event& event) {
             if (e.compactions > 0) json["compactions"] = e.compactions;
             if (!e.turn_rewards.empty()) json["turn_rewards"] = e.turn_rewards;
             if (!e.shown.empty()) json["shown"] = e.shown;
+            if (e.behaviour) json["behaviour"] = to_json(*e.behaviour);
             return json;
           },
           [](const TrainerJoined& e) -> Json {
@@ -153,6 +154,7 @@ Result<Event> event_from_json(const Json& json) {
         c.inherited_calls = branch.at("inherited").at(1).get<uint32_t>();
       }
       c.shown = json.value("shown", std::string());
+      if (json.contains("behaviour")) c.behaviour = TRY(behaviour_from_json(json.at("behaviour")));
       if (!json.at("reward").is_null()) c.reward = json.at("reward").get<double>();
       return c;
     }

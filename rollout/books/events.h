@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/behaviour.h"
 #include "base/json.h"
 #include "rollout/books/outcome.h"
 #include "rollout/books/plan.h"
@@ -60,6 +61,7 @@ struct Commit {
   uint32_t branch_turn = 0;
   uint64_t branch_family = 0;
   uint32_t inherited_tokens = 0, inherited_calls = 0;
+  std::optional<Behaviour> behaviour = {};  // of one with a reward, as the environment counted it
 };
 struct TrainerJoined {
   uint64_t step = 0;  // what its checkpoint holds

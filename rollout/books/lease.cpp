@@ -77,6 +77,7 @@ void write_commit(const Commit& commit, wire::Commit::Builder out) {
   out.setBranchFamily(commit.branch_family);
   out.setInheritedTokens(commit.inherited_tokens);
   out.setInheritedCalls(commit.inherited_calls);
+  if (commit.behaviour) out.setBehaviour(dump_json(to_json(*commit.behaviour)));
 }
 
 Commit read_commit(const std::string& worker, wire::Commit::Reader in) {
@@ -105,7 +106,14 @@ Commit read_commit(const std::string& worker, wire::Commit::Reader in) {
   for (const auto term : in.getTerms()) commit.terms[term.getName()] = term.getValue();
   for (const double reward : in.getTurnRewards()) commit.turn_rewards.push_back(reward);
   commit.shown = in.getShown();
+  commit.behaviour = read_behaviour(in.getBehaviour().cStr());
   return commit;
+}
+
+std::optional<Behaviour> read_behaviour(std::string_view text) {
+  const auto json = parse_json(text);
+  const auto behaviour = json ? behaviour_from_json(*json) : fail(json.error());
+  return behaviour ? std::optional(*behaviour) : std::nullopt;
 }
 
 void write_batch(const TrainBatch& batch, wire::TrainBatch::Builder out) {

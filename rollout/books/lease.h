@@ -13,6 +13,8 @@ void write_claim(const EpisodeKey& key, uint32_t claims, wire::EpisodeAttempt::B
 void write_commit(const Commit& commit, wire::Commit::Builder out);
 // An unknown outcome becomes kInfraError.
 Commit read_commit(const std::string& worker, wire::Commit::Reader in);
+// Nothing for an empty text, and for one that cannot be read: an episode counts without it.
+std::optional<Behaviour> read_behaviour(std::string_view text);
 void write_batch(const TrainBatch& batch, wire::TrainBatch::Builder out);
 
 }  // namespace tandem::rollout

@@ -120,6 +120,7 @@ class Ledger {
     double success = 0;
     std::map<std::string, std::pair<double, int>> kinds;  // sum of rewards, episodes
     std::map<std::string, std::pair<double, int>> terms;  // sum of values, episodes that have it
+    std::map<std::string, BehaviourSums> behaviour;       // by kind, of the episodes of which it is known
     // Episodes that reached the end of their trunk: families, episodes, and inherited tokens and calls.
     struct Branches {
       int trunks = 0, episodes = 0;

@@ -212,6 +212,7 @@ void Ledger::count(std::span<EpisodeRecord* const> members, Tally& tally) {
     auto& [sum, count] = tally.groups.kinds[episode->kind];
     sum += *episode->commit->reward;
     ++count;
+    if (episode->commit->behaviour) tally.groups.behaviour[episode->kind].add(*episode->commit->behaviour);
     tally.groups.sampled_tokens += episode->commit->sampled_tokens;
     tally.groups.calls += episode->commit->tool_calls;
     if (episode->commit->branch_turn > 0) {

@@ -129,6 +129,13 @@ std::string Ledger::snapshot() const {
   for (const auto& [step, groups] : step_groups_) head["steps"].push_back(groups_to_json(step, groups));
   if (left_out_.groups.groups > 0)
     head["left_out"] = {groups_to_json(0, left_out_.groups), left_out_.success, left_out_.episodes};
+  Json behaviour = Json::array();
+  const auto add_behaviour = [&behaviour](uint64_t step, const StepGroups& groups) {
+    for (const auto& [kind, sums] : groups.behaviour) behaviour.push_back({step, kind, sums.sums_to_json()});
+  };
+  for (const auto& [step, groups] : step_groups_) add_behaviour(step, groups);
+  add_behaviour(0, left_out_.groups);
+  if (!behaviour.empty()) head["behaviour"] = std::move(behaviour);
   if (plan_.heldout_every > 0) {
     head["during"] = {during_step_, open_during_, due_during_};
     head["measurements"] = Json::array();
@@ -242,6 +249,13 @@ Result<Ledger> Ledger::restore(std::string_view snapshot) {
       ledger.left_out_ = {.groups = groups_from_json(left_out.at(0)),
                           .success = left_out.at(1).get<double>(),
                           .episodes = left_out.at(2).get<int>()};
+    }
+    if (head.contains("behaviour")) {
+      for (const Json& each : head.at("behaviour")) {
+        const auto step = each.at(0).get<uint64_t>();
+        StepGroups& groups = step == 0 ? ledger.left_out_.groups : ledger.step_groups_[step];
+        groups.behaviour[each.at(1).get<std::string>()] = TRY(BehaviourSums::sums_from_json(each.at(2)));
+      }
     }
     const uint64_t episodes = in.count(1);
     for (uint64_t id = 0; id < episodes; ++id) {

@@ -29,6 +29,13 @@ TEST_F(RunTest, a_run_ends_with_a_summary_whose_books_agree_and_leaves_nothing_b
   EXPECT_EQ(json(run_dir / "status.json")["state"], "done");
   EXPECT_EQ(json(run_dir / "status.json")["end"], "done");
   EXPECT_EQ(json(run_dir / "status.json")["step"], 3);
+  const std::string metrics = text(run_dir / "metrics.jsonl");
+  const Json behaviour = parse_json(split_lines(metrics).back())->value("behaviour", Json::object());
+  ASSERT_TRUE(behaviour.contains("all")) << metrics;
+  EXPECT_GT(behaviour["all"]["episodes"].get<int>(), 0) << behaviour.dump();
+  EXPECT_GE(behaviour["all"]["calls_per_turn"].get<double>(), 0) << behaviour.dump();
+  EXPECT_GT(behaviour["all"]["seconds"].get<double>(), 0) << behaviour.dump();
+  EXPECT_FALSE(behaviour["kinds"].empty()) << behaviour.dump();
 }
 
 TEST_F(RunTest, new_weights_do_to_turns_that_run_what_the_config_says) {

@@ -7,6 +7,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -73,6 +74,7 @@ class Cluster {
   double failing_judge = 0;                             // share of groups that it cannot compare
   std::vector<double> turn_rewards;                     // of each episode
   std::map<std::string, double> terms;                  // the same
+  std::optional<Behaviour> behaviour;                   // the same
   double slow = 0;                                      // share of episodes that take a hundred times as long
   std::map<uint64_t, std::vector<BatchEntry>> trained;  // what survived, by step
   std::map<EpisodeKey, uint64_t> first_versions;        // with which its first token was sampled
@@ -148,6 +150,7 @@ class Cluster {
     first_versions[lease.key] = event.first_version;
     event.turn_rewards = turn_rewards;
     event.terms = terms;
+    event.behaviour = behaviour;
     if (is_of_policy(outcome)) event.reward = static_cast<double>(derive_seed(lease.sample_seed, {1}) % 2);
     send(event);
   }
