@@ -78,7 +78,7 @@ Json BehaviourSums::means() const {
   put("refused_share", "refused_calls", of("calls"));
   for (const char* name :
        {"edits", "edits_undone", "reads_before_edit", "searches_before_edit", "searches", "parallel_turns", "seconds"})
-    put(name, name, episodes_);
+    json[name] = mean(name);
   put("seconds_to_edit", "seconds_to_edit", with_edit_);
   return json;
 }

@@ -42,7 +42,7 @@ class BehaviourSums {
 
   // Means: `episodes`, `calls_per_turn`, `parallel_share` of the calls, `refused_share` of them, `edits`,
   // `edits_undone`, `reads_before_edit`, `searches_before_edit`, `searches`, `parallel_turns` and `seconds` an episode,
-  // `seconds_to_edit` of the episodes with an edit. What there is nothing to divide by is missing.
+  // `seconds_to_edit` of the episodes with an edit. Shares of nothing are missing, and so is that of no edit.
   Json means() const;
 
   // The sums themselves, for a snapshot. kCorrupt for anything that is not of sums_to_json.
