@@ -69,6 +69,7 @@ Json describe(const EpisodeRecord& episode, const std::optional<rollout::RewardW
   object["turns"] = result != nullptr ? result->turns : 0;
   object["tool_calls"] = result != nullptr ? result->tool_calls : 0;
   if (result != nullptr && result->compactions > 0) object["compactions"] = result->compactions;
+  if (result != nullptr && result->behaviour) object["behaviour"] = to_json(*result->behaviour);
   if (result != nullptr && result->branch_turn > 0) {
     object["branch"] = {{"of", result->branch_family},
                         {"turn", result->branch_turn},

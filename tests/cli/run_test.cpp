@@ -36,6 +36,8 @@ TEST_F(RunTest, a_run_ends_with_a_summary_whose_books_agree_and_leaves_nothing_b
   EXPECT_GE(behaviour["all"]["calls_per_turn"].get<double>(), 0) << behaviour.dump();
   EXPECT_GT(behaviour["all"]["seconds"].get<double>(), 0) << behaviour.dump();
   EXPECT_FALSE(behaviour["kinds"].empty()) << behaviour.dump();
+  for (const Json& episode : episodes(run_dir))
+    EXPECT_EQ(episode.contains("behaviour"), !episode["reward"].is_null()) << episode.dump();
 }
 
 TEST_F(RunTest, new_weights_do_to_turns_that_run_what_the_config_says) {

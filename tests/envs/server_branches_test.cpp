@@ -2,6 +2,7 @@
 #include <functional>
 #include <thread>
 
+#include "base/behaviour.h"
 #include "envs/server/server.h"
 #include "tests/envs/sandbox_fixture.h"
 
@@ -66,6 +67,15 @@ class ServerBranches : public SandboxTest {
     if (!answer || !answer->body().isCalled()) return "failed";
     return answer->body().getCalled().getResults()[0].cStr();
   }
+  // How the environment says that it worked, with its grade.
+  Behaviour behaviour(uint64_t lease) {
+    const auto answer = ask([&](wire::Body::Builder body) { body.initScore().setLease(lease); });
+    if (!answer || !answer->body().isScored()) return {};
+    const auto json = parse_json(answer->body().getScored().getBehaviour().cStr());
+    const auto counted = json ? behaviour_from_json(*json) : fail(json.error());
+    EXPECT_TRUE(counted);
+    return counted ? *counted : Behaviour();
+  }
   void release(uint64_t lease) {
     wire::Outgoing message;
     message.body().setRelease(lease);
@@ -97,6 +107,23 @@ TEST_F(ServerBranches, go_on_from_the_files_of_the_trunk_and_not_from_each_other
   EXPECT_EQ(call(other, 2, "cat new.txt"), "of the trunk\n");
   EXPECT_EQ(call(trunk, 2, "cat new.txt"), "of the trunk\n");
   EXPECT_EQ(call(branch, 3, "cat new.txt"), "of a branch\n");
+}
+
+TEST_F(ServerBranches, count_what_their_trunk_did_and_a_turn_that_is_asked_for_again_once) {
+  const uint64_t trunk = acquire(1);
+  ASSERT_NE(trunk, 0u);
+  call(trunk, 1, "echo one > new.txt");
+  const uint64_t branch = acquire(2, trunk, 1);
+  ASSERT_NE(branch, 0u) << why_;
+  call(branch, 1, "echo one > new.txt");
+  call(branch, 2, "echo two > new.txt");
+  call(branch, 2, "echo two > new.txt");
+  const Behaviour of_branch = behaviour(branch), of_trunk = behaviour(trunk);
+  EXPECT_EQ(of_branch.turns, 2);
+  EXPECT_EQ(of_branch.edits, 2);
+  EXPECT_GT(of_branch.seconds, 0);
+  EXPECT_EQ(of_trunk.turns, 1);
+  EXPECT_EQ(behaviour(trunk), of_trunk) << "asked for again";
 }
 
 TEST_F(ServerBranches, of_a_trunk_that_is_not_there_or_is_elsewhere_are_refused) {
