@@ -43,8 +43,10 @@ TEST(Behaviour, of_a_step_is_of_all_its_episodes_by_kind) {
   cluster.behaviour = Behaviour{.turns = 2, .calls = 3, .parallel_calls = 1};
   Ledger other(plan, History::kOpen);
   std::map<uint64_t, std::map<std::string, BehaviourSums>> steps;
+  int events = 0, compared = 0;
   cluster.watchers.push_back([&](const Event& event, const std::vector<Action>&) {
     (void)other.step(event);
+    if (++events % 7 != 0) return;
     auto restored = Ledger::restore(other.snapshot());
     ASSERT_TRUE(restored) << restored.error().message();
     other = std::move(*restored);
@@ -53,13 +55,17 @@ TEST(Behaviour, of_a_step_is_of_all_its_episodes_by_kind) {
       const auto* open = other.step_groups(step);
       if (full != nullptr && open != nullptr) {
         EXPECT_EQ(full->behaviour, open->behaviour) << "after a restart from a snapshot";
+        ++compared;
       }
-      if (full != nullptr) steps[step] = full->behaviour;
     }
   });
   cluster.run();
   ASSERT_TRUE(cluster.finished);
-  ASSERT_EQ(steps.size(), 4u);
+  EXPECT_GT(compared, 0);
+  for (uint64_t step = 1; step <= 4; ++step) {
+    ASSERT_NE(cluster.ledger.step_groups(step), nullptr);
+    steps[step] = cluster.ledger.step_groups(step)->behaviour;
+  }
   for (const auto& [step, by_kind] : steps) {
     const Json line = means_of(by_kind);
     EXPECT_GE(line["all"]["episodes"].get<int>(), plan.groups_per_step * plan.group_size) << line.dump();
