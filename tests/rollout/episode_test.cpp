@@ -111,10 +111,12 @@ TEST_F(EpisodeTest, a_life_without_trouble) {
   step(Episode::Sampled{8, -2, 4});
   EXPECT_EQ(step(Episode::TurnEnded{an_answer(), false}), Words{"call 3 turn 2 the answer"});
   EXPECT_EQ(step(heard()), (Words{"end sampling", "score 4 'the answer'"}));
-  EXPECT_EQ(step(Episode::Scored{.ask = ask_, .reward = 0.5, .terms = {{"files", 1}}}),
+  const Behaviour behaviour{.turns = 2, .calls = 1, .seconds = 0.5};
+  EXPECT_EQ(step(Episode::Scored{.ask = ask_, .reward = 0.5, .terms = {{"files", 1}}, .behaviour = behaviour}),
             (Words{"release 9 at 1", "trajectory"}));
   now_ += 1s;
   EXPECT_EQ(step(Episode::Stored{kKey}), Words{"commit completed"});
+  EXPECT_EQ(commit_.behaviour, behaviour);
   EXPECT_EQ(step(Episode::Committed{kKey}), (Words{"end sampling", "over 0"}));
   EXPECT_TRUE(episode_->is_over());
 
