@@ -1,95 +1,10 @@
 // `tandem promote`: a new version into the service of a real server, under traffic.
-#include <gmock/gmock.h>
-
-#include <atomic>
-#include <thread>
-
-#include "tests/cli/serve_fixture.h"
+#include "tests/cli/promote_fixture.h"
 
 namespace tandem {
 namespace {
 
 using testing::HasSubstr;
-
-class Promote : public Serve {
- protected:
-  static void SetUpTestSuite() {
-    Serve::SetUpTestSuite();
-    // Another model of the same shape: its answers have other logprobs.
-    const fs::path other = root() / "candidates" / "other";
-    if (fs::exists(other)) return;
-    ASSERT_EQ(tandem({"sft", TANDEM_SOURCE_DIR "/configs/warm_start.yaml", "model=" + (root() / "model").string(),
-                      "out=" + other.string(), "kinds=[set]", "max_tokens=1024", "transcripts_per_step=4",
-                      "stages.first.steps=2", "stages.second.steps=0"}),
-              0)
-        << text(output());
-  }
-  void SetUp() override {
-    Serve::SetUp();
-    fs::remove_all(root() / "promotion");
-    fs::remove(root() / "promoted.json");
-    std::ofstream(root() / "admins") << "the-admin\n";
-    ::setenv("TANDEM_ADMIN_KEY", "the-admin", 1);
-  }
-  void TearDown() override {
-    stop_traffic();
-    ::unsetenv("TANDEM_ADMIN_KEY");
-    Serve::TearDown();
-  }
-  void start_server() {
-    start({"--admin-key-file", (root() / "admins").string(), "--candidates", (root() / "candidates").string(),
-           "--promoted", (root() / "promoted.json").string()});
-  }
-  Arguments promotion(Arguments more = {}, const std::string& answers = "20") const {
-    Arguments arguments = {"promote",   (root() / "candidates" / "other").string(),
-                           "--server",  url_,
-                           "--out",     (root() / "promotion").string(),
-                           "--shares",  "50,100",
-                           "--answers", answers,
-                           "--seconds", "0",
-                           "--limit",   "120"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return arguments;
-  }
-  double first_logprob(const Json& answer) const {
-    return answer["choices"][0]["logprobs"]["content"][0]["logprob"].get<double>();
-  }
-  Json asked(const std::string& session) const {
-    return chat("What is it?", {{"max_tokens", 4}, {"temperature", 0}, {"logprobs", true}, {"user", session}});
-  }
-  // Sessions ask one after the other, each of them again and again; `judge` says whether an answer was of use.
-  void start_traffic(std::function<bool(double logprob)> judge = {}) {
-    for (int thread = 0; thread < 3; ++thread) {
-      clients_.emplace_back([this, thread, judge](const std::stop_token& stop) {
-        for (int i = 0; !stop.stop_requested(); ++i) {
-          const auto answer = ask("/v1/chat/completions", dump_json(asked(fmt::format("{}.{}", thread, i % 40))));
-          (answer.status == 200 ? answered_ : failed_) += 1;
-          if (answer.status != 200 || !judge) continue;
-          const Json json = answer.json();
-          ask("/feedback", dump_json({{"id", json["id"]}, {"accepted", judge(first_logprob(json))}}));
-        }
-      });
-    }
-  }
-  void stop_traffic() { clients_.clear(); }
-  // A command whose first share, of half of the sessions, lasts.
-  std::unique_ptr<Process> trial_without_end() const {
-    Arguments arguments = promotion({"--max-slowdown", "1000"}, "1000000");
-    arguments.insert(arguments.begin(), TANDEM_BINARY);
-    return std::make_unique<Process>(arguments, output());
-  }
-  Json state() const { return ask("/promotion", "", "the-admin", "GET").json(); }
-  std::string served() const { return state()["current"]["directory"].get<std::string>(); }
-  static std::vector<Json> audit() {
-    std::vector<Json> lines;
-    const std::string all = text(root() / "promotion" / "audit.jsonl");
-    for (const auto line : split_lines(all)) lines.push_back(*parse_json(line));
-    return lines;
-  }
-
-  std::atomic<int> answered_ = 0, failed_ = 0;
-  std::vector<std::jthread> clients_;
-};
 
 TEST_F(Promote, a_sound_version_is_promoted_no_request_fails_and_the_next_start_serves_it) {
   start_server();
@@ -118,7 +33,6 @@ TEST_F(Promote, a_version_that_was_promoted_and_replaced_since_is_not_called_pro
   const fs::path again = root() / "candidates" / "again";
   fs::remove_all(again);
   fs::copy(root() / "model", again, fs::copy_options::recursive);
-  const auto admin = [&](const std::string& path, const Json& body) { return ask(path, dump_json(body), "the-admin"); };
   start_traffic();
   ASSERT_EQ(tandem(promotion({"--max-slowdown", "1000"})), 0) << text(output());
   stop_traffic();
@@ -134,7 +48,6 @@ TEST_F(Promote, a_folder_that_was_written_anew_is_another_version) {
   const fs::path folder = root() / "candidates" / "rewritten";
   fs::remove_all(folder);
   fs::copy(root() / "candidates" / "other", folder, fs::copy_options::recursive);
-  const auto admin = [&](const std::string& path, const Json& body) { return ask(path, dump_json(body), "the-admin"); };
   ASSERT_EQ(admin("/promotion/begin", {{"directory", folder.string()}}).status, 200);
   ASSERT_EQ(admin("/promotion/end", {{"promote", true}}).status, 200);
   // The same files elsewhere are the version that is served: nothing is loaded.
@@ -234,7 +147,6 @@ TEST_F(Promote, copies_of_requests_are_answered_by_the_candidate_alone_and_seen_
   start_server();
   const Json before = post("/v1/chat/completions", asked("a"));
   const std::string other = (root() / "candidates" / "other").string();
-  const auto admin = [&](const std::string& path, const Json& body) { return ask(path, dump_json(body), "the-admin"); };
   ASSERT_EQ(admin("/promotion/begin", {{"directory", other}}).status, 200);
   ASSERT_EQ(admin("/promotion/share", {{"share", 1}, {"shadow", true}, {"lease_seconds", 600}}).status, 200);
   for (int i = 0; i < 10; ++i)
@@ -260,7 +172,6 @@ TEST_F(Promote, what_a_candidate_cannot_read_is_answered_by_the_version_that_is_
   config["max_position_embeddings"] = 64;
   std::ofstream(brief / "config.json") << dump_json(config);
   start_server();
-  const auto admin = [&](const std::string& path, const Json& body) { return ask(path, dump_json(body), "the-admin"); };
   ASSERT_EQ(admin("/promotion/begin", {{"directory", brief.string()}}).status, 200);
   ASSERT_EQ(admin("/promotion/share", {{"share", 1}, {"lease_seconds", 600}}).status, 200);
   std::string words;
@@ -288,7 +199,6 @@ TEST_F(Promote, a_trial_that_somebody_else_ends_is_not_begun_again) {
 TEST_F(Promote, the_lease_of_a_share_ends_where_nobody_renews_it) {
   start_server();
   const std::string other = (root() / "candidates" / "other").string();
-  const auto admin = [&](const std::string& path, const Json& body) { return ask(path, dump_json(body), "the-admin"); };
   ASSERT_EQ(admin("/promotion/begin", {{"directory", other}}).status, 200);
   ASSERT_EQ(admin("/promotion/share", {{"share", 1}, {"lease_seconds", 1}}).status, 200);
   EXPECT_TRUE(within(30s, [&] { return state()["share"] == 0.0; }));
@@ -300,7 +210,6 @@ TEST_F(Promote, the_lease_of_a_share_ends_where_nobody_renews_it) {
 TEST_F(Promote, what_may_not_be_done_is_refused_in_words) {
   start_server();
   const std::string other = (root() / "candidates" / "other").string();
-  const auto admin = [&](const std::string& path, const Json& body) { return ask(path, dump_json(body), "the-admin"); };
   EXPECT_EQ(ask("/promotion/begin", dump_json({{"directory", other}})).status, 403) << "no key";
   EXPECT_THAT(admin("/promotion/begin", {{"directory", (root() / "model").string()}}).body,
               HasSubstr("is not below a folder of serve.candidate_folders"));
