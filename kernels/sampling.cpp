@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -31,7 +32,8 @@ int32_t likeliest(std::span<const float> logits, std::span<const RunningSum> pan
   const auto best = std::max_element(panels.begin(), panels.end(),
                                      [](const RunningSum& a, const RunningSum& b) { return a.maximum < b.maximum; });
   const auto first = logits.begin() + (best - panels.begin()) * kPanelColumns;
-  return static_cast<int32_t>(std::find(first, logits.end(), best->maximum) - logits.begin());
+  const auto found = std::find(first, logits.end(), best->maximum);
+  return static_cast<int32_t>((found == logits.end() ? first : found) - logits.begin());
 }
 
 // Inverse cumulative distribution in two steps: the panel where the sum passes u, then the token in it.
@@ -71,10 +73,17 @@ int32_t pick(std::span<const int32_t> tokens, std::span<const double> weights, d
   return tokens.back();
 }
 
+// Of logits with a NaN or an infinity among them, which are no distribution. Order and weights would be undefined.
+Sampled no_number(int32_t token) {
+  constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+  return {token, kNaN, kNaN};
+}
+
 // Temperature, then top-k, top-p and min-p, then the draw. `tokens`: those that may be drawn, ascending; then those
 // that stayed.
 Sampled draw_among(std::span<const float> logits, std::vector<int32_t>& tokens, float peak, float log_sum,
                    const SamplingSettings& settings, double u) {
+  if (tokens.empty()) return no_number(0);  // the peak is no number
   const auto weight_of = [&](float logit) {
     return std::exp(static_cast<double>(logit - peak) / settings.temperature);
   };
@@ -123,6 +132,7 @@ std::vector<int32_t> drawable(std::span<const float> logits, float peak, float t
 
 Sampled sample(std::span<const float> logits, std::span<const RunningSum> panels, float log_sum,
                const SamplingSettings& settings, uint64_t seed, uint64_t position) {
+  if (!std::isfinite(log_sum)) return no_number(0);
   if (settings.temperature == 0) {
     const int32_t token = likeliest(logits, panels);
     return {token, logits[token] - log_sum, 0};
@@ -140,7 +150,7 @@ Sampled sample(std::span<const float> logits, std::span<const RunningSum> panels
 Sampled sample_kept(std::span<const float> logits, std::span<const RunningSum> panels, float log_sum,
                     const SamplingSettings& settings, uint64_t seed, uint64_t position, std::vector<int32_t>& kept) {
   kept.clear();
-  if (!settings.cuts()) return sample(logits, panels, log_sum, settings, seed, position);
+  if (!settings.cuts() || !std::isfinite(log_sum)) return sample(logits, panels, log_sum, settings, seed, position);
   SamplingSettings bounded = settings;
   bounded.top_k = settings.top_k > 0 ? std::min(settings.top_k, kMostKept) : kMostKept;
   const float peak = *std::max_element(logits.begin(), logits.end());
@@ -160,10 +170,12 @@ Sampled sample_allowed(std::span<const float> logits, std::span<const uint64_t> 
       }
     }
   };
-  int32_t best = -1;
+  int32_t best = -1, first = -1;
   each([&](int32_t token) {
+    if (first < 0) first = token;
     if (best < 0 || logits[token] > logits[best]) best = token;
   });
+  if (!std::isfinite(log_sum)) return no_number(first);
   const float peak = logits[best];
   if (settings.temperature == 0) return {best, peak - log_sum, 0};
   const float floor = peak - 40.0f * settings.temperature;

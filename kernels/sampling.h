@@ -31,6 +31,9 @@ struct Sampled {
   float sampling_logprob = 0;  // of the distribution that was drawn from
 };
 
+// Logits with a NaN or an infinity among them are no distribution: the first token that may be drawn is returned, with
+// logprobs of NaN.
+
 // `log_sum` is the row's logsumexp from lm_head, `panels` its panel_sums: where nothing is cut off and temperature is 0
 // or 1, a token is found by its panel, without a look at the whole vocabulary.
 Sampled sample(std::span<const float> logits, std::span<const RunningSum> panels, float log_sum,

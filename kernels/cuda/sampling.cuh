@@ -182,6 +182,17 @@ struct SampledRows {
     int64_t token = shared.best;
     int64_t kept = -1;  // of r.tokens; below 0: all of the vocabulary
     float scaled = 0;   // what the token's logprob is in the distribution that was drawn from
+    const float log_sum = s.log_sum[r.row];
+    // A NaN or an infinity among the logits: they are no distribution, and their order is undefined.
+    const bool draws_of_none = !r.by_panels && r.temperature != 0 && shared.count == 0;
+    if (token >= 0 && (!(log_sum - log_sum == 0) || draws_of_none)) {
+      token = 0;
+      while (token < r.vocabulary - 1 && !r.allowed(token)) ++token;
+      if (s.kept) record(r, kept);
+      s.tokens[r.row] = static_cast<int32_t>(token);
+      s.logprobs[r.row] = s.sampling_logprobs[r.row] = not_a_number();
+      return;
+    }
     if (r.by_panels && r.temperature == 0) {
       token = shared.best * kPanel;
       while (token < r.vocabulary - 1 && r.logits[token] != shared.peak) ++token;

@@ -49,10 +49,16 @@ Cuts cuts() {
   return cuts;
 }
 
+// Rows whose logits are no numbers, where a test wants some.
+bool is_wrong(int row) { return row % 5 == 1; }
+
 // The head of some rows, and what is drawn from it.
 struct Drawn {
-  explicit Drawn(Machine& machine, const Cuts* cuts = nullptr, bool keeps = false) {
-    const TandemCudaLmHead h{.hidden = machine.place(random_bf16(kRows * kWidth, 1)),
+  explicit Drawn(Machine& machine, const Cuts* cuts = nullptr, bool keeps = false, bool has_wrong = false) {
+    auto hidden = random_bf16(kRows * kWidth, 1);
+    for (int row = 0; row < kRows && has_wrong; ++row)
+      if (is_wrong(row)) hidden[row * kWidth + 3] = to_bf16(row % 2 == 0 ? std::nanf("") : HUGE_VALF);
+    const TandemCudaLmHead h{.hidden = machine.place(hidden),
                              .head = machine.place(random_bf16(kVocabulary * kWidth, 2)),
                              .logits = machine.room<float>(kRows * kPanels * 64),
                              .log_sum = machine.room<float>(kRows),
@@ -213,6 +219,49 @@ TEST(CudaHost, draws_the_tokens_that_the_cpu_draws_cut_and_masked) {
     EXPECT_NEAR(drawn.sampling_logprobs[row], expected.sampling_logprob, 1e-6f) << row;
   }
   EXPECT_GT(empty, 0);
+}
+
+// A token that is none was returned, or memory that nobody had written was read.
+TEST(CudaHost, draws_from_what_is_no_distribution_a_token_that_there_is_with_a_logprob_of_nan) {
+  HostMachine machine;
+  const Cuts all = cuts();
+  for (const bool keeps : {false, true}) {
+    const Cuts alone = cuts_alone();
+    const Cuts& own = keeps ? alone : all;
+    const Drawn drawn(machine, &own, keeps, true);
+    for (int row = 0; row < kRows; ++row) {
+      const int mask = own.mask_of[row];
+      if (!is_wrong(row) || mask == kEmptyMask) continue;
+      ASSERT_FALSE(std::isfinite(drawn.log_sum[row])) << row;
+      const int first = mask == 1 ? 77 : mask == 2 ? 64 : 0;
+      EXPECT_EQ(drawn.tokens[row], first) << row;
+      EXPECT_TRUE(std::isnan(drawn.logprobs[row]) && std::isnan(drawn.sampling_logprobs[row])) << row;
+      const std::span<const float> logits(&drawn.logits[row * kPanels * 64], kVocabulary);
+      const SamplingSettings settings = {temperatures()[row], own.top_k[row], own.top_p[row], own.min_p[row]};
+      std::vector<RunningSum> panels(kPanels);
+      for (int panel = 0; panel < kPanels; ++panel) {
+        const float* sums = &drawn.panel_sums[(row * kPanels + panel) * 2];
+        panels[panel] = {sums[0], sums[1]};
+      }
+      // With the sum that is none, and with one that hides it.
+      for (const float log_sum : {drawn.log_sum[row], 0.0f}) {
+        const Sampled of_cpu =
+            mask < 0 ? kernels::sample(logits, panels, log_sum, settings, seeds()[row], positions()[row])
+                     : kernels::sample_allowed(logits, std::span(own.masks).subspan(mask * kMaskWords, kMaskWords),
+                                               log_sum, settings, seeds()[row], positions()[row]);
+        EXPECT_TRUE(of_cpu.token >= 0 && of_cpu.token < kVocabulary) << row;
+        if (log_sum != 0) {
+          EXPECT_EQ(of_cpu.token, first) << row;
+          EXPECT_TRUE(std::isnan(of_cpu.logprob) && std::isnan(of_cpu.sampling_logprob)) << row;
+        }
+        if (mask >= 0 || settings.temperature == 0) continue;
+        std::vector<int32_t> kept;
+        EXPECT_EQ(kernels::sample_kept(logits, panels, log_sum, settings, seeds()[row], positions()[row], kept).token,
+                  of_cpu.token)
+            << row;
+      }
+    }
+  }
 }
 
 TEST(CudaHost, sampling_refuses_null_pointers) {
