@@ -37,6 +37,13 @@ Json interval_json(const std::optional<Interval>& interval, double scale) {
   return {{"value", interval->value * scale}, {"low", interval->low * scale}, {"high", interval->high * scale}};
 }
 
+std::string lost_streams(const PromotionReading& reading) {
+  if (reading.streams_taken_over + reading.streams_cut == 0) return "";
+  return fmt::format(
+      "; of streams that it had begun the served version went on with {:.0f}, and {:.0f} ended with an error",
+      reading.streams_taken_over, reading.streams_cut);
+}
+
 }  // namespace
 
 ArmOutcomes ArmOutcomes::since(const ArmOutcomes& before) const {
@@ -160,7 +167,8 @@ PromotionStep PromotionTrial::step(const PromotionReading& reading, Time now) {
     return {Kind::kShare, share(), shadow(),
             fmt::format("{}{} % of the sessions", shadow() ? "copies of the requests of " : "", 100 * share())};
   };
-  if (!reading.failed.empty()) return {Kind::kBack, 0, false, "the candidate's engine has failed: " + reading.failed};
+  if (!reading.failed.empty())
+    return {Kind::kBack, 0, false, "the candidate's engine has failed: " + reading.failed + lost_streams(reading)};
   if (!begun_) {
     begun_ = true;
     current_first_ = reading.current;
@@ -178,7 +186,8 @@ PromotionStep PromotionTrial::step(const PromotionReading& reading, Time now) {
     // The sum of 1 / k^2 is pi^2 / 6: all looks together take no more than their whole.
     ++looks_;
     const double wrong = (1 - terms_.confidence) * 6 / (std::numbers::pi * std::numbers::pi) / looks_ / looks_;
-    if (auto why = too_bad(measure(reading, 1 - wrong / kMeasures))) return {Kind::kBack, 0, false, std::move(*why)};
+    if (auto why = too_bad(measure(reading, 1 - wrong / kMeasures)))
+      return {Kind::kBack, 0, false, *why + lost_streams(reading)};
   }
   if (enough) {
     if (stage_ + 1 == terms_.stages())
@@ -202,6 +211,8 @@ Json PromotionTrial::figures(const PromotionReading& reading, Time now) const {
           {"seconds", to_seconds(now - since_)},
           {"answers", cases_here(reading)},
           {"errors", reading.candidate.since(candidate_first_).errors},
+          {"streams_taken_over", reading.streams_taken_over},
+          {"streams_cut", reading.streams_cut},
           {"answers_beside", reading.current.since(current_first_).answers},
           {"error_points", interval_json(m.errors, 100)},
           {"first_token_ratio", interval_json(m.first_token, 1)},

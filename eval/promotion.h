@@ -62,6 +62,8 @@ struct PromotionTerms {
 struct PromotionReading {
   ArmOutcomes current, candidate;
   std::string failed;  // why the candidate's engine has failed, or empty
+  // Streams that the candidate had begun and lost: the served version went on with them, or they ended with an error.
+  double streams_taken_over = 0, streams_cut = 0;
 };
 
 struct PromotionStep {

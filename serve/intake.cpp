@@ -53,7 +53,17 @@ void Intake::submit(const std::shared_ptr<const Asked>& asked, ReadRequest read,
   generation.priority = access_.priority_of(subject);
   promotions_.note_request(asked->around.id, key.name, read.lane);
   std::function<void()> elsewhere;
-  if (read.candidate) elsewhere = [this, asked] { this->read(asked, Version::kCurrent); };
+  std::function<Status(std::unique_ptr<Lane::Exchange>&)> go_on;
+  if (read.candidate) {
+    elsewhere = [this, asked] { this->read(asked, Version::kCurrent); };
+    // The lane that has the request holds this.
+    go_on = [this, asked, name = names.front(), lane = std::weak_ptr(read.lane)](auto& stream) -> Status {
+      const auto served = models_.choose(name, "", Version::kCurrent).lane;
+      TRY(served->take_over(stream, lane.lock()));
+      promotions_.note_request(asked->around.id, asked->around.key->name, served);
+      return {};
+    };
+  }
   const Begun begun{
       .model = names.front(), .adapter = read.adapter, .priority = generation.priority, .read = clock_.now()};
   const auto spent = [this, asked, begun](const Lane::Spent& spent) { note(*asked, begun, spent); };
@@ -66,6 +76,7 @@ void Intake::submit(const std::shared_ptr<const Asked>& asked, ReadRequest read,
                      .prepared = std::move(read.prepared),
                      .reply = asked->reply,
                      .elsewhere = std::move(elsewhere),
+                     .go_on = std::move(go_on),
                      .spent = spent});
   if (read.copied) copy(asked);
 }
@@ -87,7 +98,8 @@ void Intake::note(const Asked& asked, const Begun& begun, const Lane::Spent& spe
                .cached_tokens = spent.cached_tokens,
                .answer_tokens = spent.answer_tokens,
                .seconds = spent.seconds,
-               .core_seconds = spent.compute_seconds * threads_});
+               .core_seconds = spent.compute_seconds * threads_,
+               .taken_over_tokens = spent.taken_over_tokens});
   if (traces_.wanted(from_seconds(spent.seconds))) trace(asked, begun, spent);
 }
 

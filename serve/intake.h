@@ -1,7 +1,7 @@
 // Requests that are sampled, from their bytes to the version of a model that answers them.
 //
 // A candidate must not make a request fail: what it cannot read, has no room for, or loses with its engine before
-// anything of the answer was sent, goes to the version that is served.
+// anything of the answer was sent, goes to the version that is served, which also goes on with streams that have begun.
 //
 // Thread safety: none; the server's loop owns it.
 #pragma once

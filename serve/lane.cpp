@@ -8,6 +8,7 @@
 
 #include "rollout/engine/draft_model.h"
 #include "serve/api_error.h"
+#include "serve/continuation.h"
 
 namespace tandem::serve {
 namespace {
@@ -118,10 +119,14 @@ void Lane::start(AnswerId answer) {
   Exchange& exchange = *exchanges_.at(number);
   exchange.started = true;
   const Generation& generation = exchange.request.prepared.generation;
-  exchange.times[choice].started = clock_.now();
-  metrics_.queue.observe(to_seconds(clock_.now() - exchange.request.arrived));
-  EngineThread::Turn turn{
-      .id = answer, .prompt = generation.prompts[choice / generation.n], .request = generation.turn};
+  // Of one that was taken over, the first version's.
+  if (auto& started = exchange.times[choice].started; started == Time{}) {
+    started = clock_.now();
+    metrics_.queue.observe(to_seconds(started - exchange.request.arrived));
+  }
+  auto [prompt, rest] =
+      rest_of(generation.prompts[choice / generation.n], generation.turn, exchange.choices[choice].tokens());
+  EngineThread::Turn turn{.id = answer, .prompt = std::move(prompt), .request = std::move(rest)};
   turn.request.priority = static_cast<int>(generation.priority);
   // A name of a key has no line break.
   if (settings_.salt_by_key) turn.request.cache_salt = exchange.request.key + '\n' + turn.request.cache_salt;
@@ -247,6 +252,7 @@ void Lane::release(Exchange& exchange) {
 
 void Lane::count(const Exchange& exchange) {
   ++outcomes_.answers;
+  if (exchange.begun_by) return;  // its times are of two versions
   for (size_t i = 0; i < exchange.choices.size(); ++i) {
     const Time first = exchange.times[i].first_token;
     if (first == Time{}) continue;
@@ -259,6 +265,7 @@ void Lane::count(const Exchange& exchange) {
 void Lane::say_spent(const Exchange& exchange, std::string_view outcome) const {
   if (!exchange.request.spent) return;
   Spent spent{.cached_tokens = exchange.cached_tokens,
+              .taken_over_tokens = exchange.taken_over_tokens,
               .seconds = to_seconds(clock_.now() - exchange.request.arrived),
               .compute_seconds = exchange.compute_seconds,
               .outcome = outcome,
@@ -284,20 +291,22 @@ void Lane::gone(uint64_t number) {
 void Lane::fail(uint64_t number, int http_status, const std::string& message) {
   const auto found = exchanges_.find(number);
   if (found == exchanges_.end()) return;
-  const auto exchange = std::move(found->second);
+  auto exchange = std::move(found->second);
   exchanges_.erase(found);
   metrics_.finished["error"] += exchange->open;
   // Others are the client's fault, or an admin's wish.
   if (http_status == 500) note_error();
   release(*exchange);
+  std::string said = message;
+  if (http_status == 500 && exchange->stream && hand_on(exchange, said)) return;
   const bool moves = http_status == 500 && !exchange->stream && exchange->request.elsewhere;
   say_spent(*exchange, moves ? "elsewhere" : http_status == 500 ? "error" : "ended");
   if (moves) {
     exchange->request.elsewhere();
   } else if (!exchange->stream) {
-    exchange->request.reply(error_response(http_status, message));
+    exchange->request.reply(error_response(http_status, said));
   } else {
-    exchange->request.prepared.shape->error(error_body(http_status, message), exchange->out);
+    exchange->request.prepared.shape->error(error_body(http_status, said), exchange->out);
     send(*exchange);
     exchange->stream->end();
   }

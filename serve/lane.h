@@ -65,10 +65,12 @@ class Lane {
   };
   struct Spent {
     uint64_t prompt_tokens = 0, cached_tokens = 0, answer_tokens = 0;
+    uint64_t taken_over_tokens = 0;           // of the answer, that another version had said before this one went on
     double seconds = 0, compute_seconds = 0;  // since it arrived; its share of the passes, by rows
     std::string_view outcome;                 // done, error, ended (by the server), gone (its client), elsewhere
     std::vector<AnswerTimes> answers = {};
   };
+  struct Exchange;
   struct Request {
     uint64_t number = 0;  // of the HTTP request
     std::string id;
@@ -80,11 +82,19 @@ class Lane {
     // Takes it over where this lane has no room for it, or its engine fails before anything of the answer was sent;
     // null: nobody does.
     std::function<void()> elsewhere;
-    // Called once with the resources used, when an accepted request ends; may be null.
+    // The same of a stream that has begun: gives it to another lane's `take_over`. An error: the stream stays, and ends
+    // with it. Null: nobody does.
+    std::function<Status(std::unique_ptr<Exchange>& stream)> go_on;
+    // Called with the resources used, when an accepted request ends at a lane; may be null.
     std::function<void(const Spent&)> spent;
   };
   // Answers now or later, in any case.
   void submit(Request request);
+  // Goes on with a stream that `from` has begun: the prompt and the tokens said so far are read, and the next ones are
+  // sampled with the same seed. The client sees one stream, of one id. kUnfit: of what the request asks for, or where
+  // the versions read tokens differently; kUnavailable and kExhausted: no engine, no room. `stream` stays where it
+  // fails.
+  Status take_over(std::unique_ptr<Exchange>& stream, const std::shared_ptr<Lane>& from);
   // Its client is no longer there. Unknown numbers are ignored.
   void gone(uint64_t number);
   // New answers wait. A second pause may be stricter than the first.
@@ -128,11 +138,15 @@ class Lane {
   const Status& trouble() const { return trouble_; }
   ModelGauges gauges() const;
   const Outcomes& outcomes() const { return outcomes_; }
+  // Streams that it had begun and lost: those that another lane went on with, and those that ended with an error.
+  uint64_t streams_taken_over() const { return streams_taken_over_; }
+  uint64_t streams_cut() const { return streams_cut_; }
   void note_error() { ++outcomes_.errors; }
   void note_feedback(bool accepted) { ++(accepted ? outcomes_.accepted : outcomes_.rejected); }
 
- private:
   struct Exchange {
+    std::shared_ptr<Lane> begun_by;  // whose tokenizer it is read with, until it ends; null: this lane
+    uint64_t taken_over_tokens = 0;
     Request request;
     std::vector<Choice> choices;
     std::vector<AnswerId> answers;   // by choice
@@ -148,6 +162,8 @@ class Lane {
       return {.prompts = request.prepared.generation.prompts, .choices = choices, .n = request.prepared.generation.n};
     }
   };
+
+ private:
   struct Place {
     uint64_t number = 0;
     size_t choice = 0;
@@ -166,6 +182,9 @@ class Lane {
   void finish(uint64_t number);
   // Ends it with an error, where its client can still hear it.
   void fail(uint64_t number, int http_status, const std::string& message);
+  // Lets another lane go on with a stream that has begun; false where it ends with the error, with the cause in
+  // `message`.
+  bool hand_on(std::unique_ptr<Exchange>& exchange, std::string& message);
   void release(Exchange& exchange);
   void count(const Exchange& exchange);
   void say_spent(const Exchange& exchange, std::string_view outcome) const;
@@ -182,6 +201,7 @@ class Lane {
   Outcomes outcomes_;
   Status trouble_;
   std::string digest_;
+  uint64_t streams_taken_over_ = 0, streams_cut_ = 0;
   bool paused_ = false, asleep_ = false;
   AnswerId last_answer_ = 0;
   std::map<uint64_t, std::unique_ptr<Exchange>> exchanges_;  // by number

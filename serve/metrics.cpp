@@ -113,6 +113,8 @@ std::string prometheus_text(std::span<const ModelGauges> models, std::span<const
              "Guessed tokens that were sampled.", [](M m) { return static_cast<double>(m.engine.accepted_tokens); });
   page.value("admission_rejections_total", "admission_rejections_total", "counter",
              "Requests that found the queue full.", [](M m) { return static_cast<double>(m.metrics->refused_full); });
+  page.value("streams_taken_over_total", "", "counter", "Streams that a candidate had begun and lost, gone on with.",
+             [](M m) { return static_cast<double>(m.metrics->streams_taken_over); });
   for (const std::string_view name : {"tandem_request_success_total", "vllm:request_success_total"}) {
     page.head(name, "counter", "Answers that ended, by reason.");
     for (const auto& model : models) {

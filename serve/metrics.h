@@ -38,6 +38,7 @@ struct ModelMetrics {
   uint64_t prompt_tokens = 0, cached_tokens = 0, generation_tokens = 0;
   std::map<std::string, uint64_t> finished;  // answers, by finish reason; "abort" where the client went away
   uint64_t refused_full = 0;                 // requests that found the queue full
+  uint64_t streams_taken_over = 0;           // that a candidate had begun and lost
   Histogram queue, time_to_first_token, inter_token, whole;  // seconds
 };
 

@@ -69,7 +69,8 @@ Json version_json(const std::shared_ptr<Lane>& lane) {
           {"digest", lane->digest().empty() ? Json() : Json(lane->digest())},
           {"requests", lane->requests()},
           {"failed", lane->trouble().ok() ? Json() : Json(lane->trouble().message())},
-          {"outcomes", to_json(lane->outcomes())}};
+          {"outcomes", to_json(lane->outcomes())},
+          {"lost_streams", {{"taken_over", lane->streams_taken_over()}, {"cut", lane->streams_cut()}}}};
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <ctime>
 
+#include "base/file.h"
+
 namespace tandem::serve {
 
 Result<TextSide> TextSide::load(const fs::path& directory) {
@@ -13,6 +15,11 @@ Result<TextSide> TextSide::load(const fs::path& directory) {
     side.chat_template = std::move(*chat_template);
   else if (chat_template.error().code() != Code::kNotFound)
     return tl::unexpected(chat_template.error());
+  std::string both = digest_of(TRY(read_file(directory / "tokenizer.json"))).hex();
+  for (const bool with_tools : {false, true}) {
+    if (side.chat_template) both += "\n" + digest_of(side.chat_template->source(with_tools)).hex();
+  }
+  side.digest = digest_of(both);
   return side;
 }
 

@@ -5,6 +5,7 @@
 
 #include <optional>
 
+#include "base/digest.h"
 #include "model/chat_template.h"
 #include "model/message_format.h"
 #include "model/tokenizer.h"
@@ -16,6 +17,8 @@ struct TextSide {
   std::optional<model::ChatTemplate> chat_template;
   // The text of a special token within a message is text, so that nothing that a model reads can forge a turn.
   model::SpecialInContent special_in_content = model::SpecialInContent::kText;
+  // Of both: sides of equal digests read the same tokens as the same text, and as the same parts of a chat.
+  Digest digest;
 
   static Result<TextSide> load(const fs::path& directory);
 

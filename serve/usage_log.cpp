@@ -48,6 +48,7 @@ void UsageLog::write(const UsageLine& usage) {
                {"seconds", usage.seconds}};
   if (usage.core_seconds) line["core_seconds"] = *usage.core_seconds;
   if (!usage.upstream.empty()) line["upstream"] = usage.upstream;
+  if (usage.taken_over_tokens > 0) line["taken_over_tokens"] = usage.taken_over_tokens;
   if (!usage.adapter.empty()) line["adapter"] = usage.adapter;
   // What a full disk left of the line before is not to spoil this one.
   const Status written = write_all(file_.get(), (torn_ ? "\n" : "") + dump_json(line) + "\n", path_.string());

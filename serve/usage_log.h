@@ -24,6 +24,8 @@ struct UsageLine {
   // Seconds of computing it alone, its share of each pass by rows, on all threads; nothing where another process
   // computed it, and the line does not say it.
   std::optional<double> core_seconds = {};
+  // Of the answer's tokens, those that a candidate had said before this version went on; 0: left out.
+  uint64_t taken_over_tokens = 0;
 };
 
 class UsageLog {

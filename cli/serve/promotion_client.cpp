@@ -33,6 +33,13 @@ Result<PromotionState> read_state(const Json& json) {
     return fail(Status::invalid("the server's answer says nothing of the candidate"));
   state.reading.candidate = TRY(eval::read_outcomes(candidate["outcomes"]));
   state.reading.failed = text_of(candidate, "failed");
+  const auto lost = candidate.find("lost_streams");
+  const auto count = [&](const char* key) {
+    const bool known = lost != candidate.end() && lost->is_object() && lost->contains(key) && (*lost)[key].is_number();
+    return known ? (*lost)[key].get<double>() : 0;  // servers of before do not say it
+  };
+  state.reading.streams_taken_over = count("taken_over");
+  state.reading.streams_cut = count("cut");
   return state;
 }
 

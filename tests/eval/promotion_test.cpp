@@ -125,9 +125,12 @@ TEST(PromotionTrial, a_candidate_whose_engine_fails_is_back_at_once) {
   PromotionReading reading;
   EXPECT_EQ(trial.step(reading, Time{}).kind, Kind::kShare);
   reading.failed = "out of memory";
+  reading.streams_taken_over = 3;
+  reading.streams_cut = 1;
   const auto step = trial.step(reading, Time{} + 1s);
   EXPECT_EQ(step.kind, Kind::kBack);
   EXPECT_THAT(step.says, HasSubstr("out of memory"));
+  EXPECT_THAT(step.says, HasSubstr("the served version went on with 3, and 1 ended with an error"));
 }
 
 TEST(PromotionTrial, counts_that_fall_are_of_another_life_and_the_share_begins_again) {
