@@ -18,8 +18,9 @@ constexpr size_t kMostCharts = 12, kMostParts = 8;
 constexpr int kColour = 4;
 
 // Names that say less than a sentence can.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kTitles = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kTitles = {{
     {"demonstration_loss", "Negative log-likelihood of demonstrations, nats a token"},
+    {"entropy_coefficient", "Coefficient of the entropy bonus"},
     {"explained_variance", "Share of the returns' variance that the critic explains"},
     {"shared_states", "Share of turns that began in a state that others were in"},
     {"teacher_kl", "Distance from the teacher, KL"},

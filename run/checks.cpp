@@ -84,6 +84,8 @@ Status check_teacher_of(const RunConfig& config) {
 Status check_hint(const RunConfig& config, const model::ModelConfig& model, const rollout::Conversation& conversation) {
   const rollout::HintSettings hint = hint_settings(config);
   if (!hint.any()) return {};
+  if (trim(hint.text).empty())
+    return Status::invalid("is blank").hint("leave it out, or say what the model is to read");
   const int tokens = config.algorithm.teacher.hint_tokens, most = config.rollout.max_tokens;
   if (most + tokens > model.max_positions)
     return Status::invalid(fmt::format("rollout.max_tokens ({}) with algorithm.teacher.hint_tokens ({}) is above the "

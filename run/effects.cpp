@@ -36,6 +36,9 @@ std::map<std::string, std::string> reasons_of(const RunConfig& c) {
   unless(a.teacher.is_hinted(), {"algorithm.teacher.hint_tokens"}, "algorithm.teacher.hint is empty");
   unless(a.entropy.control.any(), {"algorithm.entropy.step", "algorithm.entropy.most"},
          "algorithm.entropy.target is 0");
+  unless(a.entropy.control.step > 0 && a.entropy.control.most > 0, {"algorithm.entropy.target"},
+         "algorithm.entropy.step or algorithm.entropy.most is 0");
+  unless(a.teacher.weight > 0, {"algorithm.teacher.hint"}, "algorithm.teacher.weight is 0");
   unless(a.teacher.is_remote(),
          {"algorithm.teacher.model", "algorithm.teacher.key_env", "algorithm.teacher.key_file",
           "algorithm.teacher.seconds", "algorithm.teacher.retries", "algorithm.teacher.concurrency"},

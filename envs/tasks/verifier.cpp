@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "envs/tasks/script_failures.h"
 
 namespace tandem::envs {
@@ -132,7 +133,7 @@ std::string last_lines(std::string_view output) {
   constexpr size_t kMost = 1500;
   output = trim(output);
   if (output.size() <= kMost) return std::string(output);
-  return "... " + std::string(output.substr(output.size() - kMost));
+  return "... " + replace_invalid_utf8(output.substr(output.size() - kMost));  // it may begin within a character
 }
 
 bool is_out_of_time(const ToolOutcome& outcome) {

@@ -24,10 +24,10 @@ std::string hint_text(std::string_view text, std::string_view feedback) {
 Result<PromptHint> hint_of(const Conversation& conversation, const HintSettings& settings, const envs::Opening& opening,
                            std::span<const int32_t> prompt, std::string_view feedback) {
   constexpr std::string_view kCut = "...";
-  feedback = trim(feedback);
-  if (hint_text(settings.text, feedback).empty()) return PromptHint();
-  std::string said(feedback);
-  for (size_t left = feedback.size();;) {
+  const std::string whole = replace_invalid_utf8(trim(feedback));
+  if (hint_text(settings.text, whole).empty()) return PromptHint();
+  std::string said = whole;
+  for (size_t left = whole.size();;) {
     envs::Opening hinted = opening;
     hinted.messages.back().content += "\n\n" + hint_text(settings.text, said);
     PromptHint hint = hint_between(prompt, TRY(conversation.prompt(hinted)));
@@ -37,7 +37,7 @@ Result<PromptHint> hint_of(const Conversation& conversation, const HintSettings&
                                                 hint.tokens.size(), settings.most_tokens)));
     // What is over, by the share of its tokens, and in any case less than before.
     left = std::min(left - 1, left * settings.most_tokens / hint.tokens.size());
-    said = replace_invalid_utf8(feedback.substr(0, left)) + std::string(kCut);
+    said = std::string(kCut) + replace_invalid_utf8(std::string_view(whole).substr(whole.size() - left));
   }
 }
 

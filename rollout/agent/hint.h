@@ -25,7 +25,7 @@ struct HintSettings {
 // The text with the feedback in its place. Empty where the text asks for feedback and there is none.
 std::string hint_text(std::string_view text, std::string_view feedback);
 
-// The hint in the prompt, which the opening was written as. Feedback is cut at its end to what there is room for.
+// The hint in the prompt, which the opening was written as. Of feedback the end is kept that there is room for.
 // Empty where there is nothing to say. kExhausted where even without feedback it has too many tokens; else the errors
 // of Conversation::prompt.
 Result<PromptHint> hint_of(const Conversation& conversation, const HintSettings& settings, const envs::Opening& opening,

@@ -64,6 +64,7 @@ TEST_F(Conversations, hints_are_cut_to_the_tokens_that_there_are_and_never_withi
   ASSERT_TRUE(prompt);
   std::string feedback = "first words";
   for (int i = 0; i < 500; ++i) feedback += " \u00fcberall";
+  feedback += " last words";
   for (const size_t most : {24u, 25u, 26u, 27u, 100u}) {
     const auto hint =
         hint_of(*conversation, {.text = "It failed: {feedback}", .most_tokens = most}, opening, *prompt, feedback);
@@ -71,14 +72,26 @@ TEST_F(Conversations, hints_are_cut_to_the_tokens_that_there_are_and_never_withi
     EXPECT_LE(hint->tokens.size(), most);
     EXPECT_GT(hint->tokens.size(), most / 2) << "what there is room for is said";
     const auto text = conversation->tokenizer().decode(hint->tokens);
-    EXPECT_THAT(text, HasSubstr("It failed: first words"));
-    EXPECT_THAT(text, HasSubstr("..."));
+    EXPECT_THAT(text, HasSubstr("It failed: ..."));
+    EXPECT_THAT(text, HasSubstr(" last words"));
   }
   const auto long_text = hint_of(*conversation, {.text = "It failed again, and again: {feedback}", .most_tokens = 3},
                                  opening, *prompt, feedback);
   ASSERT_FALSE(long_text);
   EXPECT_EQ(long_text.error().code(), Code::kExhausted);
   EXPECT_THAT(long_text.error().message(), HasSubstr("algorithm.teacher.hint_tokens is 3"));
+}
+
+// The end of what tests print is cut at bytes.
+TEST_F(Conversations, hints_have_feedback_that_is_not_all_text) {
+  const auto conversation = load(golden_conversations().front());
+  ASSERT_TRUE(conversation);
+  const envs::Opening opening{.messages = {{"user", "Do it."}}, .tools = Json::array()};
+  const auto prompt = conversation->prompt(opening);
+  ASSERT_TRUE(prompt);
+  const auto hint = hint_of(*conversation, {.text = "{feedback}"}, opening, *prompt, "\x82\xac is \xff wrong");
+  ASSERT_TRUE(hint) << hint.error().to_string();
+  EXPECT_THAT(conversation->tokenizer().decode(hint->tokens), HasSubstr("wrong"));
 }
 
 // Feedback has what files and programs of the model say.

@@ -32,6 +32,9 @@ TEST(EntropyControl, grows_below_the_target_and_shrinks_above_between_nothing_an
   control.add(0.5, kTarget);
   EXPECT_EQ(control.bonus(kTarget).entropy, 0.5);
   EXPECT_EQ(control.bonus({}).coefficient, 0) << "without a target there is none";
+  EXPECT_EQ(control.bonus({.target = 1, .most = 0.01}).coefficient, 0.01) << "of a run that goes on with less";
+  control.add(0.5, {});
+  EXPECT_TRUE(control.state().is_null()) << "a target that comes later begins anew";
 }
 
 TEST(EntropyControl, goes_on_from_its_state) {

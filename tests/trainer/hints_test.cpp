@@ -35,13 +35,24 @@ TEST(Hints, stand_in_the_prompt_and_what_was_sampled_follows) {
 }
 
 TEST(Hints, stand_in_later_segments_that_begin_with_the_same_task) {
-  Sample sample = sample_of({1, 2, 3, 4, 1, 2, 8, 5, 1, 9, 3, 6}, {0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1});
+  Sample sample = sample_of({1, 2, 3, 4, 1, 2, 8, 5, 7, 2, 3, 6}, {0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1});
   sample.later_segments = {4, 8};
   sample.hint = {.at = 1, .replaced = 1, .tokens = {20, 21}};
   const Sample hinted = behind_hint(sample);
-  EXPECT_EQ(hinted.tokens, (std::vector<int32_t>{1, 20, 21, 3, 4, 1, 20, 21, 8, 5, 1, 9, 3, 6}));
+  EXPECT_EQ(hinted.tokens, (std::vector<int32_t>{1, 20, 21, 3, 4, 1, 20, 21, 8, 5, 7, 2, 3, 6}));
   EXPECT_EQ(hinted.later_segments, (std::vector<uint32_t>{5, 10}));
   EXPECT_EQ(hinted.trained, (std::vector<uint8_t>{0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 1}));
+}
+
+// The task ended with "." alone, and in the later segment with ".\n": that segment had no hint.
+TEST(Hints, stand_in_a_later_segment_whose_task_ends_with_another_token) {
+  Sample sample = sample_of({1, 2, 3, 4, 1, 9, 8, 5}, {0, 0, 0, 1, 0, 0, 0, 1});
+  sample.later_segments = {4};
+  sample.hint = {.at = 1, .replaced = 1, .tokens = {20, 21}};
+  const Sample hinted = behind_hint(sample);
+  EXPECT_EQ(hinted.tokens, (std::vector<int32_t>{1, 20, 21, 3, 4, 1, 20, 21, 9, 8, 5}));
+  EXPECT_EQ(hinted.trained, (std::vector<uint8_t>{0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1}));
+  EXPECT_EQ(hinted.later_segments, (std::vector<uint32_t>{5}));
 }
 
 TEST(Hints, keep_what_tokens_were_drawn_from) {

@@ -112,10 +112,16 @@ Result<Algorithm> part_from(std::string_view line, const Algorithm& main, std::s
       return fail(Status::invalid(fmt::format("unknown key \"{}\"; did you mean \"weight\"?", key)));
   }
   const Json teacher = object.value("teacher", Json::object());
-  for (const char* key : {"path", "url", "model", "key_env", "key_file", "seconds", "retries", "concurrency"}) {
+  for (const char* key :
+       {"path", "url", "model", "key_env", "key_file", "seconds", "retries", "concurrency", "hint", "hint_tokens"}) {
     if (!teacher.contains(key)) continue;
     return fail(
         Status::invalid(fmt::format("teacher.{} is of algorithm.teacher alone: one model teaches all kinds", key)));
+  }
+  const Json entropy = object.value("entropy", Json::object());
+  for (const char* key : {"target", "step", "most"}) {
+    if (!entropy.contains(key)) continue;
+    return fail(Status::invalid(fmt::format("entropy.{} is of algorithm.entropy alone: the policy has one", key)));
   }
   Algorithm part = TRY(algorithm_from_json(object));
   if (part.advantage == AdvantageKind::kTorch)

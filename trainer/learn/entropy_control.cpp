@@ -14,10 +14,11 @@ void EntropyBonus::add(std::span<const double> logprobs, std::span<const double>
 
 EntropyBonus EntropyControl::bonus(const EntropyTarget& target) const {
   if (!target.any() || !entropy_ || *entropy_ > target.target) return {};
-  return {.coefficient = coefficient_, .entropy = *entropy_};
+  return {.coefficient = std::min(coefficient_, target.most), .entropy = *entropy_};
 }
 
 void EntropyControl::add(double entropy, const EntropyTarget& target) {
+  if (!target.any()) *this = {};
   if (!target.any() || entropy == 0) return;
   entropy_ = entropy;
   coefficient_ = std::clamp(coefficient_ + (entropy < target.target ? target.step : -target.step), 0.0, target.most);

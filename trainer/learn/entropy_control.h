@@ -33,7 +33,7 @@ struct EntropyBonus {
 class EntropyControl {
  public:
   EntropyBonus bonus(const EntropyTarget& target) const;
-  // After a step of that entropy. 0, of a step without a gradient, changes nothing.
+  // After a step of that entropy. 0, of a step without a gradient, changes nothing; without a target all is forgotten.
   void add(double entropy, const EntropyTarget& target);
 
   // {"coefficient", "entropy"}; null before the first step. kCorrupt where it is none of these.

@@ -6,23 +6,32 @@ namespace tandem::trainer {
 
 namespace {
 
-// The places of the prompts that the hint stands in: where a segment begins with all tokens up to the hint's end.
-std::vector<size_t> hinted_segments(const Sample& sample) {
-  std::vector<size_t> begins = {0};
-  const auto opening = std::span(sample.tokens).first(sample.hint.end());
+struct HintedPrompt {
+  size_t begin = 0;     // of the segment
+  size_t replaced = 0;  // tokens there that the hint stands in place of
+};
+
+// The prompts that the hint stands in: those of segments that begin with the same task. Behind the task a later
+// segment has its summary, and a tokenizer may have joined its last token with what follows: nothing is replaced then.
+std::vector<HintedPrompt> hinted_prompts(const Sample& sample) {
+  const PromptHint& hint = sample.hint;
+  std::vector<HintedPrompt> prompts = {{0, hint.replaced}};
+  const auto tokens = std::span(sample.tokens);
+  const auto task = tokens.first(hint.at), replaced = tokens.subspan(hint.at, hint.replaced);
   for (const uint32_t begin : sample.later_segments) {
-    const auto rest = std::span(sample.tokens).subspan(begin);
-    if (rest.size() > opening.size() && std::ranges::equal(rest.first(opening.size()), opening))
-      begins.push_back(begin);
+    const auto rest = tokens.subspan(begin);
+    if (rest.size() <= hint.end() || !std::ranges::equal(rest.first(hint.at), task)) continue;
+    const bool is_same = std::ranges::equal(rest.subspan(hint.at, hint.replaced), replaced);
+    prompts.push_back({begin, is_same ? hint.replaced : 0});
   }
-  return begins;
+  return prompts;
 }
 
 }  // namespace
 
 Sample behind_hint(const Sample& sample) {
   Sample out{.group = sample.group, .part = sample.part, .kept = {.vocabulary = sample.kept.vocabulary}};
-  const auto begins = hinted_segments(sample);
+  const auto prompts = hinted_prompts(sample);
   const auto kept = sample.kept.sets();
   const auto put = [&](int32_t token, bool trained, float logprob, uint64_t version) {
     out.tokens.push_back(token);
@@ -34,12 +43,12 @@ Sample behind_hint(const Sample& sample) {
   for (size_t i = 0; i < sample.tokens.size(); ++i) {
     if (std::ranges::binary_search(sample.later_segments, static_cast<uint32_t>(i)))
       out.later_segments.push_back(static_cast<uint32_t>(out.tokens.size()));
-    if (next < begins.size() && i == begins[next] + sample.hint.at) {
+    if (next < prompts.size() && i == prompts[next].begin + sample.hint.at) {
       for (const int32_t token : sample.hint.tokens) {
         put(token, false, 0, 0);
         out.kept.append({});
       }
-      skipped_to = i + sample.hint.replaced;
+      skipped_to = i + prompts[next].replaced;
       ++next;
     }
     if (i < skipped_to) continue;
