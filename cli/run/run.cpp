@@ -202,9 +202,9 @@ class FloorsBeside {
   std::jthread thread_;
 };
 
-// Shows the run until its last process has ended. True where it was taken over by another machine.
-bool watch(RunStart& start, Launching& launching, standby::Replicator* standby, run::Supervisor& supervisor,
-           run::DiskWatch& disk, Tensorboard& tensorboard, const Clock& clock) {
+// Shows the run until its last process has ended. Returns why, where it was taken over by another machine; else empty.
+std::string watch(RunStart& start, Launching& launching, standby::Replicator* standby, run::Supervisor& supervisor,
+                  run::DiskWatch& disk, Tensorboard& tensorboard, const Clock& clock) {
   size_t shown_notes = 0;
   Screen screen(start.run_dir, clock);
   dashboard::MetricsFollower alarms(start.run_dir);
@@ -218,13 +218,10 @@ bool watch(RunStart& start, Launching& launching, standby::Replicator* standby, 
         screen.note(rollout::alarm_line(static_cast<uint64_t>(dashboard::number_at(line, "step")), alarm));
     }
   };
-  bool is_taken_over = false;
+  std::string taken;
   while (supervisor.turn()) {
     if (const Status lost = start.claim->check(); !lost.ok()) supervisor.lose_directory(lost.message());
-    if (const std::string taken = taken_over(launching, standby); !taken.empty() && !is_taken_over) {
-      is_taken_over = true;
-      supervisor.give_up(taken);
-    }
+    if (taken.empty() && !(taken = taken_over(launching, standby)).empty()) supervisor.give_up(taken);
     if (disk.has_run_out()) {
       screen.note(disk.why().message());
       supervisor.interrupt({run::Supervision::Interrupted::By::kScheduler});
@@ -241,7 +238,13 @@ bool watch(RunStart& start, Launching& launching, standby::Replicator* standby, 
   show();
   show_alarms();
   screen.wipe();
-  return is_taken_over;
+  // A role may hear of it first, and end the run.
+  const Time patience = clock.now() + kStandbyPatience;
+  while (taken.empty() && standby != nullptr && !supervisor.failure().empty() && clock.now() < patience) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    taken = taken_over(launching, standby);
+  }
+  return taken;
 }
 
 Status print_plan(const RunOptions& options, const RunStart& start) {
@@ -319,14 +322,13 @@ Result<int> run_training(const RunOptions& options, bool& failure_recorded) {
   TRY(supervisor.start());
   FloorsBeside floors(start);
   Tensorboard tensorboard(run_dir, clock);
-  const bool is_taken_over = watch(start, launching, standby.get(), supervisor, disk, tensorboard, clock);
+  const std::string taken = watch(start, launching, standby.get(), supervisor, disk, tensorboard, clock);
   run::leave_env_hosts(config, run_dir);
   floors.end();
 
-  if (is_taken_over) {
-    const Status fenced = Status::unfit(supervisor.failure())
-                              .at(run_dir.string())
-                              .hint("it goes on there; what is here is of no more use to it");
+  if (!taken.empty()) {
+    const Status fenced =
+        Status::unfit(taken).at(run_dir.string()).hint("it goes on there; what is here is of no more use to it");
     write_failure(run_dir, fenced);
     failure_recorded = true;
     return fail(fenced);
