@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <set>
 
 #include "base/byte_size.h"
@@ -12,6 +13,7 @@
 #include "envs/foreign/environment_spec.h"
 #include "envs/tasks/built_image.h"
 #include "envs/tasks/workspace/kinds.h"
+#include "rollout/agent/hint.h"
 #include "run/config.h"
 #include "run/parallel_kinds.h"
 #include "run/rewards.h"
@@ -38,6 +40,34 @@ Status check_hosts(const std::vector<std::string>& hosts) {
       return std::move(address).error().at("env.hosts").hint("give local, tcp://HOST:PORT or ipc://PATH");
   }
   return {};
+}
+
+// The text of a hint: a placeholder that is another word than feedback, and feedback where no task has any.
+Status check_hint_text(const RunConfig& c) {
+  constexpr const char* kKey = "algorithm.teacher.hint";
+  const std::string& text = c.algorithm.teacher.hint;
+  bool asks = false;
+  for (size_t at = text.find('{'); at != std::string::npos; at = text.find('{', at + 1)) {
+    const size_t end = text.find('}', at);
+    if (end == std::string::npos) break;
+    const std::string word = text.substr(at, end - at + 1);
+    asks |= word == rollout::kFeedback;
+    if (word == rollout::kFeedback || nearest(word, std::array{rollout::kFeedback}).empty()) continue;
+    return Status::invalid(fmt::format("{} would be read as it stands", word))
+        .at(kKey)
+        .hint(fmt::format("write {}, or another word in other brackets", rollout::kFeedback));
+  }
+  const auto external = envs::parse_environments(c.env.external);
+  if (!asks || !external || !c.tasks.path.empty() || c.tasks.kinds.empty()) return {};
+  const auto is_external = [&](const std::string& kind) {
+    return std::ranges::any_of(*external, [&](const auto& spec) { return spec.name == kind; });
+  };
+  if (!std::ranges::all_of(c.tasks.kinds, is_external)) return {};
+  return Status::invalid(fmt::format("environments of env.external say nothing that could stand for {}, so no episode "
+                                     "would have a hint",
+                                     rollout::kFeedback))
+      .at(kKey)
+      .hint("leave it out of the text, and each episode has the hint");
 }
 
 // run.standby_takes_over=majority: what it needs so that never two sides train.
@@ -249,6 +279,7 @@ Status check(const RunConfig& c) {
     });
   }
   must(check_lent(c));
+  must(check_hint_text(c));
   const auto algorithm = algorithm_of(c);
   if (!algorithm) must(algorithm.error());
   // Kinds of a set are known when the run begins.

@@ -31,8 +31,13 @@ Result<Json> memory_of(const RunConfig& config, const model::ModelConfig& model)
   const size_t routes = config.trainer.replay_routes
                             ? rollout::RoutePages::bytes_of(model::route_shape(model), rollout::pages_of(engine))
                             : 0;
+  // A sample is never cut, so a pass of one alone may be longer. Segments of a conversation that was summed up are one.
+  const auto profile = TRY(profile_of(config));
+  const int segments = profile.compaction.at > 0 ? 1 + profile.compaction.most : 1;
+  const size_t rows = std::max(static_cast<size_t>(optimizer.max_pass_tokens),
+                               static_cast<size_t>(segments) * static_cast<size_t>(config.rollout.max_tokens));
   const auto pass_of = [&](const model::ModelConfig& passed) -> Result<size_t> {
-    return TRY(trainer::Tape::row_bytes_of(passed)) * static_cast<size_t>(optimizer.max_pass_tokens);
+    return TRY(trainer::Tape::row_bytes_of(passed)) * rows;
   };
   const size_t pass = TRY(pass_of(model)), teacher_pass = teacher ? TRY(pass_of(*teacher)) : 0;
   const auto& weights = learner.weights;
@@ -45,7 +50,7 @@ Result<Json> memory_of(const RunConfig& config, const model::ModelConfig& model)
                 {"reference model", learner.reference},
                 {"teacher", learner.teacher + teacher_pass},
                 {"published version", weights.wire > 0 ? weights.wire : weights.flat},
-                {"activations of one pass", pass}}},
+                {"activations of one pass, at most", pass}}},
               {"rollout (each)",
                {{"weights, live", rollout.all() - rollout.returned},
                 {"weights, coming", rollout.all()},

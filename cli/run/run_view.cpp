@@ -38,6 +38,14 @@ void print_plan(const run::RunConfig& config, const run::Topology& topology, con
   fmt::print("held out  {} tasks x ({} samples + 1 greedy), before{} and after\n", config.tasks.heldout,
              config.tasks.heldout_samples, during);
   fmt::print("reward    {}\n", run::describe_rewards(config));
+  if (const auto& teacher = config.algorithm.teacher; teacher.any()) {
+    const std::string who =
+        !teacher.path.empty() ? teacher.path
+        : teacher.is_remote() ? fmt::format("{} at {}", teacher.endpoint.model, teacher.endpoint.url)
+                              : fmt::format("the model itself, with a hint of {} tokens at most", teacher.hint_tokens);
+    fmt::print("teacher   {}, x {}{}\n", who, teacher.weight,
+               config.algorithm.advantage == "distill" ? ", in place of rewards" : "");
+  }
   for (const std::string& line : topology.lines()) fmt::print("processes {}\n", line);
   fmt::print("slots     {} of each rollout\n", config.rollout.slots);
   for (const auto& [role, parts] : memory.items()) {

@@ -69,6 +69,7 @@ std::string alarm_line(uint64_t step, const Json& alarm) {
 
 Alarms::Seen Alarms::read(const Json& line) {
   Seen seen{};
+  seen.taught = std::numeric_limits<double>::quiet_NaN();
   seen.step = number_of(line, "step");
   seen.success = number_of(line, "success");
   seen.groups = number_of(line, "groups");
@@ -83,6 +84,9 @@ Alarms::Seen Alarms::read(const Json& line) {
   seen.clip_fraction = number_of(line, "clip_fraction");
   seen.mismatch_kl = number_of(line, "mismatch_kl");
   seen.learned = number_of(line, "learned_reward");
+  // What a teacher thinks otherwise is there to learn, also where rewards are equal or nothing is compared.
+  if (const auto metrics = line.find("loss_metrics"); metrics != line.end() && metrics->is_object())
+    seen.taught = number_of(*metrics, "teacher_kl");
   // A step in which no group had a signal has no tokens to take these over: its zeros say nothing.
   if (seen.with_signal == 0) {
     for (double* value : {&seen.entropy, &seen.grad_norm}) {
@@ -289,12 +293,16 @@ void Alarms::dead_loss(std::vector<Alarm>& held) const {
   if (recent_.size() < kTellingSteps) return;
   const auto norms = values_of(recent_, &Seen::grad_norm, kTellingSteps);
   const auto signals = values_of(recent_, &Seen::with_signal, kTellingSteps);
-  if (norms.size() < kTellingSteps || signals.size() < kTellingSteps) return;
+  const auto taught = values_of(recent_, &Seen::taught, kTellingSteps);
+  if (norms.size() < kTellingSteps) return;
   const bool is_dead = *std::max_element(norms.begin(), norms.end()) == 0;
-  if (!is_dead || *std::min_element(signals.begin(), signals.end()) <= 0) return;
-  held.push_back({"dead_loss",
-                  fmt::format("{} steps in a row had a gradient of 0, though {:.0f} of their groups had a signal",
-                              kTellingSteps, sum_of(signals)),
+  const auto each = [](const std::vector<double>& values) {
+    return values.size() == kTellingSteps && std::ranges::none_of(values, [](double value) { return value == 0; });
+  };
+  if (!is_dead || (!each(signals) && !each(taught))) return;
+  const std::string why = each(signals) ? fmt::format("{:.0f} of their groups had a signal", sum_of(signals))
+                                        : fmt::format("the teacher is {:.3g} nats a token away", mean_of(taught));
+  held.push_back({"dead_loss", fmt::format("{} steps in a row had a gradient of 0, though {}", kTellingSteps, why),
                   "algorithm.name",
                   "the loss does not move the weights: all its tokens are clipped or masked (algorithm.clip_high, "
                   "mask_high), or a loss of one's own has no gradient"});

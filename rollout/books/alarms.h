@@ -53,7 +53,7 @@ class Alarms {
   // The metrics of a step that rules read; NaN where one is missing.
   struct Seen {
     double step, success, groups, with_signal, entropy, grad_norm, loss, mismatch, compared, ratio_max,
-        dropped_fraction, clip_fraction, mismatch_kl, finished, truncated, learned;
+        dropped_fraction, clip_fraction, mismatch_kl, finished, truncated, learned, taught;
   };
   static Seen read(const Json& line);
 

@@ -77,16 +77,17 @@ class MemoryOfRun : public TemporaryRun {
     const auto& published = learner.weights();
     expect("published version",
            published.format() == model::WeightFormat::kBf16 ? published.flat().size_bytes() : published.wire().size());
-    expect("activations of one pass", bytes_of_a_pass());
+    expect("activations of one pass, at most", bytes_of_a_pass());
     EXPECT_EQ(parts, Json::object()) << "every part has its measure here";
   }
 
-  // What a pass of the most rows keeps until its backward pass.
+  // What a pass of the most rows, those of the longest sample, keeps until its backward pass.
   size_t bytes_of_a_pass() const {
     auto stream = std::move(*kernels::Stream::cpu(2));
     auto training = weights(true);
     EXPECT_TRUE(training.pack(stream));
-    std::vector<int32_t> tokens(static_cast<size_t>(config_.trainer.max_pass_tokens));
+    std::vector<int32_t> tokens(
+        static_cast<size_t>(std::max(config_.trainer.max_pass_tokens, config_.rollout.max_tokens)));
     std::iota(tokens.begin(), tokens.end(), 3);
     const std::span<const int32_t> view = tokens;
     trainer::Tape tape(training.config(), training.config().max_positions);

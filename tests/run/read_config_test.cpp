@@ -35,6 +35,28 @@ TEST_F(ReadConfig, mistakes_across_keys_stand_beside_those_of_one_key_with_their
   EXPECT_TRUE(read_config("", overrides, again, going_on, true)) << "the run that goes on may have as many groups";
 }
 
+// A misspelt placeholder was a literal text, and environments without feedback left every episode without a hint.
+TEST_F(ReadConfig, a_hint_names_its_placeholder_and_has_something_to_stand_for_it) {
+  const auto said = [&](std::vector<std::string> overrides) {
+    overrides.push_back("model.path=tiny");
+    RunConfig config;
+    Schema schema = schema_of(config);
+    return read_config("", overrides, schema, config).to_string();
+  };
+  for (const char* misspelt : {"{feedbak}", "{Feedback}", "{ feedback }", "{feedbacks}"}) {
+    EXPECT_THAT(
+        said({std::string("algorithm.teacher.hint=Again: ") + misspelt}),
+        testing::AllOf(HasSubstr(misspelt), HasSubstr("algorithm.teacher.hint"), HasSubstr("write {feedback}")));
+  }
+  const std::string good = "algorithm.teacher.hint=Again {as JSON: {}}: {feedback}";
+  EXPECT_THAT(said({good}), testing::Not(HasSubstr("teacher.hint")));
+  const std::vector<std::string> external = {"env.external=[\"store=http://127.0.0.1:1\"]", "tasks.kinds=[store]"};
+  EXPECT_THAT(said({good, external[0], external[1]}), HasSubstr("no episode would have a hint"));
+  EXPECT_THAT(said({good, external[0], "tasks.kinds=[store,echo]"}), testing::Not(HasSubstr("teacher.hint")));
+  EXPECT_THAT(said({"algorithm.teacher.hint=Use few words.", external[0], external[1]}),
+              testing::Not(HasSubstr("teacher.hint")));
+}
+
 // slime 2297: logits were divided by it.
 TEST_F(ReadConfig, a_temperature_of_0_is_refused_in_training) {
   for (const char* temperature : {"0", "-1", ".nan", ".inf"}) {

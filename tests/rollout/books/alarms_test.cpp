@@ -177,6 +177,21 @@ TEST(Alarms, a_loss_without_a_gradient_where_there_is_something_to_learn) {
       << "there is nothing to learn";
 }
 
+// Groups of one, which a teacher makes possible, never have a signal of their own.
+TEST(Alarms, a_loss_without_a_gradient_beside_a_teacher) {
+  const auto taught = [](double kl) {
+    return raised_by([kl](int, Json& line) {
+      line["grad_norm"] = 0.0;
+      line["groups_with_signal"] = 0;
+      line["success"] = 1.0;
+      line.erase("success_by_kind");
+      line["loss_metrics"] = {{"teacher_kl", kl}};
+    });
+  };
+  expect_one(taught(0.2), "dead_loss", "the teacher is 0.2 nats a token away", "algorithm.name");
+  EXPECT_THAT(taught(0), IsEmpty()) << "it thinks the same";
+}
+
 TEST(Alarms, one_that_holds_is_raised_again_after_some_time_and_not_each_step) {
   Alarms alarms;
   std::vector<int> steps;
