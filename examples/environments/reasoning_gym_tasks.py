@@ -3,7 +3,8 @@
     tandem run configs/smoke.yaml "tasks.kinds=[sums]" \
         "env.external=[sums=python3 examples/environments/reasoning_gym_tasks.py chain_sum min_terms=2 max_terms=2]"
 
-The first argument names one of its data sets, the others set its configuration. A task is a seed of the data set; the
+The first argument names one of its data sets, the others set its configuration; --demonstrations N as the last prints N
+transcripts of right answers, for `tandem sft`. A task is a seed of the data set; the
 answer is what stands between <answer> and </answer> in the last message, or all of it.
 """
 
@@ -25,7 +26,8 @@ class Task:
         self.data = reasoning_gym.create_dataset(self.name, size=1, seed=seed, **self.settings)
         self.entry = self.data[0]
         ask = "\nGive the answer alone, between <answer> and </answer>."
-        return {"instruction": self.entry["question"] + ask, "max_turns": 1}
+        self.instruction = self.entry["question"] + ask
+        return {"instruction": self.instruction, "max_turns": 1}
 
     def step(self, message, calls):
         return {"results": ["there are no tools here"] * len(calls), "done": True}
@@ -40,6 +42,11 @@ class Task:
         return {"reward": reward, "terms": {"exact": float(said == self.entry["answer"]), "tagged": float(bool(found))}}
 
 
+    def demonstration(self):
+        answer = f"<answer>{self.entry['answer']}</answer>"
+        return {"messages": [{"role": "user", "content": self.instruction}, {"role": "assistant", "content": answer}]}
+
+
 def value_of(text):
     try:
         return json.loads(text)
@@ -47,7 +54,8 @@ def value_of(text):
         return text
 
 
-settings = dict(argument.split("=", 1) for argument in sys.argv[2:])
+demonstrations = int(sys.argv.pop()) if sys.argv[-2] == "--demonstrations" else 0
+settings = dict(argument.split("=", 1) for argument in sys.argv[2:] if argument != "--demonstrations")
 settings = {key: value_of(text) for key, text in settings.items()}
 
 
@@ -58,6 +66,13 @@ def answer(method, episode, **params):
         return {"known": episodes.pop(episode, None) is not None}
     return getattr(episodes[episode], method)(**params)
 
+
+for seed in range(demonstrations):
+    task = Task(sys.argv[1], settings)
+    task.reset(seed, "train")
+    print(json.dumps(task.demonstration()))
+if demonstrations:
+    sys.exit()
 
 episodes = {}
 for line in sys.stdin:

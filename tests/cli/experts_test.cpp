@@ -1,11 +1,6 @@
 // A mixture of experts through the commands: scored on both paths, warm-started, trained by a run, exported.
-#include <algorithm>
 #include <fstream>
-#include <map>
-#include <regex>
-#include <span>
 
-#include "model/weights.h"
 #include "tests/cli/run_fixture.h"
 
 namespace tandem {
@@ -17,30 +12,10 @@ class Experts : public RunTest {
  protected:
   static void SetUpTestSuite() {
     RunTest::SetUpTestSuite();
-    const auto dense = model::load_weights(root() / "model", false);
-    ASSERT_TRUE(dense) << dense.error().to_string();
-    auto config = dense->config();
-    config.family = "glm4_moe";
-    config.experts = {.count = 4, .top_k = 2, .width = config.mlp_width, .normalise = true, .sigmoid = true};
-    auto weights = model::Weights::create(config, false);
-    ASSERT_TRUE(weights) << weights.error().to_string();
-    model::randomise(*weights, 1);
-    std::map<std::string, std::span<const kernels::bf16>> tensors;
-    for (const auto& p : dense->layout().parameters) {
-      for (const auto& part : p.parts) {
-        tensors[part.checkpoint_name] =
-            dense->flat().subspan(p.offset + size_t(part.first_row) * p.columns, size_t(part.rows) * p.columns);
-      }
-    }
-    for (const auto& p : weights->layout().parameters) {
-      for (const auto& part : p.parts) {
-        const auto found = tensors.find(std::regex_replace(part.checkpoint_name, std::regex("experts\\.\\d+\\."), ""));
-        if (found == tensors.end()) continue;
-        std::ranges::copy(found->second,
-                          weights->flat().subspan(p.offset + size_t(part.first_row) * p.columns).begin());
-      }
-    }
-    ASSERT_TRUE(model::save_weights(*weights, model_dir(), root() / "model"));
+    ASSERT_EQ(
+        Process({"python3", TANDEM_SOURCE_DIR "/examples/mixture.py", root() / "model", model_dir()}, output()).wait(),
+        0)
+        << text(output());
   }
   static fs::path model_dir() { return root() / "experts"; }
 };

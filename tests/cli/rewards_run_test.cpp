@@ -151,6 +151,43 @@ TEST_F(RewardsRun, an_environment_of_ones_own_takes_part_beside_the_family) {
   expect_nothing_left(run_dir);
 }
 
+TEST_F(RewardsRun, an_environment_whose_episodes_outgrow_their_context_is_summed_up) {
+  const std::string folder = TANDEM_SOURCE_DIR "/examples/environments/";
+  const fs::path run_dir = root() / "errands";
+  ASSERT_EQ(run(small({"env.external=[errands=python3 " + folder + "errands.py]", "tasks.kinds=[errands]",
+                       "env.profile=" + folder + "errands.yaml", "rollout.max_tokens=264", kWithSignal}),
+                run_dir),
+            0)
+      << text(output());
+  EXPECT_GT(json(run_dir / "summary.json")["compactions"].get<int>(), 0);
+  expect_same_logprobs(run_dir);
+  expect_books_to_agree(run_dir);
+}
+
+// A warm start on demonstrations whose prompt is not that of the run warms up for nothing.
+TEST_F(RewardsRun, demonstrations_of_an_environment_begin_as_its_episodes_do) {
+  const std::string gather = TANDEM_SOURCE_DIR "/examples/environments/gather.py";
+  const fs::path demonstrations = root() / "gather.jsonl", run_dir = root() / "gather";
+  ASSERT_EQ(Process({"python3", gather, "--demonstrations", "3"}, demonstrations).wait(), 0);
+  // The untrained model may read nothing at all, so that there is nothing to learn (5).
+  ASSERT_THAT(run(small({"env.external=[gather=python3 " + gather + "]", "tasks.kinds=[gather]", "reward.effort=0.2",
+                         "reward.effort_turn=1"}),
+                  run_dir),
+              testing::AnyOf(0, 5))
+      << text(output());
+  const auto prompt = [&](const fs::path& data) {
+    const int code =
+        tandem({"sft", "--show", "1", "model=" + (root() / "model").string(), "out=" + (root() / "warm").string(),
+                "data.train=[" + data.string() + "]", "data.tool_calls=text", "data.min_reward=-1000"});
+    EXPECT_EQ(code, 0) << text(output());
+    const std::string shown = text(output());
+    const size_t begin = shown.find("<|im_start|>"), end = shown.find("⟦");
+    EXPECT_LT(begin, end) << shown;
+    return begin < end ? shown.substr(begin, end - begin) : shown;
+  };
+  EXPECT_EQ(prompt(demonstrations), prompt(run_dir));
+}
+
 TEST_F(RewardsRun, an_environment_that_lies_later_ends_its_episodes_as_infra_errors) {
   const auto script = file("liar.py",
                            "import json, sys\n"
