@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <condition_variable>
 #include <cstdlib>
 
@@ -56,17 +57,16 @@ bool wait_for(Duration duration, const std::stop_token& stop) {
 // A proxy that has lost what is behind it answers with one of these.
 bool is_of_absence(int status) { return status == 502 || status == 503 || status == 504; }
 
-// A conversation whose requests keep to the limit of its source.
-class PacedModel final : public rollout::AgentModel {
+// A conversation whose answers its source hears of.
+class HeardModel final : public rollout::AgentModel {
  public:
-  PacedModel(std::unique_ptr<rollout::AgentModel> model, EndpointSource& source)
+  HeardModel(std::unique_ptr<rollout::AgentModel> model, EndpointSource& source)
       : model_(std::move(model)), source_(source) {}
   std::string name() const override { return model_->name(); }
   const std::vector<envs::Message>& opening() const override { return model_->opening(); }
   const Json& tools() const override { return model_->tools(); }
   Result<rollout::AgentTurn> turn(std::span<const envs::ToolOutcome> replies, const rollout::TurnListener& listener,
                                   const std::stop_token& stop) override {
-    if (!source_.wait_for_turn(stop)) return fail(Status::cancelled("the turn was cancelled"));
     auto turn = model_->turn(replies, listener, stop);
     if (turn) source_.note_answer();
     return turn;
@@ -76,6 +76,33 @@ class PacedModel final : public rollout::AgentModel {
   std::unique_ptr<rollout::AgentModel> model_;
   EndpointSource& source_;
 };
+
+}  // namespace
+
+namespace {
+
+// "URL=N" for servers of the suite.
+Result<std::map<std::string, int>> own_limits(const std::vector<std::string>& limits,
+                                              const std::vector<std::string>& urls) {
+  std::map<std::string, int> read;
+  for (const auto& limit : limits) {
+    const size_t mark = limit.rfind('=');
+    const std::string url = limit.substr(0, mark);
+    const auto wrong = [&](const std::string& why) {
+      return fail(Status::invalid(fmt::format("\"{}\" {}", limit, why)).at("endpoint.server_requests_per_minute"));
+    };
+    if (std::ranges::find(urls, url) == urls.end())
+      return wrong(
+          "names no server of endpoint.url or endpoint.fallbacks; write URL=N, with the URL as it stands there");
+    int number = -1;
+    const char* const end = limit.data() + limit.size();
+    const auto [rest, error] = std::from_chars(limit.data() + std::min(mark, limit.size() - 1) + 1, end, number);
+    if (error != std::errc() || rest != end || number < 0)
+      return wrong("says no number of requests: URL=N, 0 for any number");
+    read[url] = number;
+  }
+  return read;
+}
 
 }  // namespace
 
@@ -94,6 +121,7 @@ Result<EndpointTerms> endpoint_terms(const Suite& suite) {
   for (const auto& url : terms.urls) {
     if (Status status = wire::check_url(url); !status.ok()) return fail(std::move(status).at("endpoint"));
   }
+  terms.requests_per_minute_of = TRY(own_limits(suite.endpoint.server_requests_per_minute, terms.urls));
   const auto variable = [](const char* name) {
     const char* const value = std::getenv(name);
     return std::string(value == nullptr ? "" : value);
@@ -148,24 +176,30 @@ Result<std::unique_ptr<rollout::AgentModel>> EndpointSource::begin(const envs::T
                                      .compaction = terms_.compaction,
                                      .request_limit = terms_.request_limit};
   settings.attempts.seed = seed;
+  settings.wait_for_turn = [this, servers = settings.urls](size_t server, const std::stop_token& stop) {
+    return wait_for_turn(servers[server], stop);
+  };
   auto model = TRY(rollout::EndpointModel::create(std::move(settings), task, clock_));
-  return std::unique_ptr<rollout::AgentModel>(std::make_unique<PacedModel>(std::move(model), *this));
+  return std::unique_ptr<rollout::AgentModel>(std::make_unique<HeardModel>(std::move(model), *this));
 }
 
-bool EndpointSource::wait_for_turn(const std::stop_token& stop) {
+bool EndpointSource::wait_for_turn(const std::string& url, const std::stop_token& stop) {
   constexpr Duration kMinute = 60s;
-  if (terms_.requests_per_minute <= 0) return !stop.stop_requested();
+  const auto own = terms_.requests_per_minute_of.find(url);
+  const int limit = own != terms_.requests_per_minute_of.end() ? own->second : terms_.requests_per_minute;
+  if (limit <= 0) return !stop.stop_requested();
   for (;;) {
     Duration wait{};
     {
       std::lock_guard lock(mutex_);
       const Time now = clock_.now();
-      while (!sent_.empty() && sent_.front() + kMinute <= now) sent_.pop_front();
-      if (sent_.size() < static_cast<size_t>(terms_.requests_per_minute)) {
-        sent_.push_back(now);
+      auto& sent = sent_[url];
+      while (!sent.empty() && sent.front() + kMinute <= now) sent.pop_front();
+      if (sent.size() < static_cast<size_t>(limit)) {
+        sent.push_back(now);
         return !stop.stop_requested();
       }
-      wait = sent_.front() + kMinute - now;
+      wait = sent.front() + kMinute - now;
     }
     if (!wait_for(wait, stop)) return false;
   }

@@ -3,6 +3,7 @@
 
 #include <deque>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <thread>
 
@@ -20,9 +21,10 @@ struct EndpointTerms {
   double temperature = 1;
   int max_new_tokens = 1024;
   std::vector<std::string> tools;
-  std::string system;           // message, as a profile has it
-  envs::Compaction compaction;  // the same
-  int requests_per_minute = 0;  // to all of them together; 0: any number
+  std::string system;                                      // message, as a profile has it
+  envs::Compaction compaction;                             // the same
+  int requests_per_minute = 0;                             // to each server; 0: any number
+  std::map<std::string, int> requests_per_minute_of = {};  // by URL, of servers that have a limit of their own
   Duration request_limit = std::chrono::seconds(600);
 };
 
@@ -41,8 +43,9 @@ class EndpointSource final : public ModelSource {
   Result<std::unique_ptr<rollout::AgentModel>> begin(const envs::Task& task, uint64_t seed,
                                                      std::vector<envs::ForeignTool> foreign) override;
 
-  // Waits until one more request may be sent; false where `stop` was asked for.
-  bool wait_for_turn(const std::stop_token& stop);
+  // Waits until one more request may be sent to this server of the terms, by its limit; false where `stop` was asked
+  // for.
+  bool wait_for_turn(const std::string& url, const std::stop_token& stop);
   // In the order in which the next sample asks them: those that were absent when last looked at come last.
   std::vector<std::string> urls() const;
   // Notes whether server `number` of the terms answers.
@@ -55,7 +58,7 @@ class EndpointSource final : public ModelSource {
   const EndpointTerms terms_;
   const Clock& clock_;
   mutable std::mutex mutex_;
-  std::deque<Time> sent_;  // of the last minute
+  std::map<std::string, std::deque<Time>> sent_;  // by URL, of the last minute
   std::optional<Time> heard_;
   std::vector<bool> absent_;  // by server; those beyond its end are not
 };

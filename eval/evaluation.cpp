@@ -49,7 +49,7 @@ class Evaluation {
     progress_.done = progress_.total - open_.size();
     const std::set<SampleKey> again(open_.begin(), open_.end());
     for (const auto& [key, sample] : folder.samples()) {
-      if (!again.contains(key)) count(sample);
+      again.contains(key) ? void(used_.emplace(key, sample.use)) : count(sample);
     }
   }
 
@@ -72,6 +72,7 @@ class Evaluation {
       if (auto* ended = std::get_if<SampleEnded>(&item.event)) {
         running_.erase(ended->sample);  // its thread is joined here
         ended_ = std::move(item.played);
+        use_of(ended->sample) += ended_->result.use;
       }
       carry_out(schedule.step(item.event, clock_.now()));
       if (!written_.ok() && job_stopped_once()) carry_out(schedule.step(ScheduleInterrupted{}, clock_.now()));
@@ -88,6 +89,9 @@ class Evaluation {
 
   bool job_stopped_once() { return !std::exchange(stopped_, true); }
 
+  // Of all attempts so far at a sample of open_.
+  ComputeUse& use_of(size_t sample) { return used_.try_emplace(open_[sample], ComputeUse::none()).first->second; }
+
   void count(const SampleResult& sample) {
     progress_.verdicts += sample.has_verdict();
     progress_.passed += sample.passed();
@@ -100,14 +104,17 @@ class Evaluation {
       } else if (const auto* stop = std::get_if<StopSample>(&action)) {
         running_.at(stop->sample).thread.request_stop();
       } else if (std::holds_alternative<KeepSample>(action)) {
-        keep(ended_->result, ended_->transcript);
+        auto result = ended_->result;
+        result.use = use_of(std::get<KeepSample>(action).sample);
+        keep(std::move(result), ended_->transcript);
       } else if (const auto* given_up = std::get_if<GiveUpSample>(&action)) {
         SampleResult result{.task = open_[given_up->sample].first,
                             .sample = open_[given_up->sample].second,
                             .attempt = 0,
                             .outcome = given_up->outcome,
                             .why = given_up->why,
-                            .began = clock_.unix_seconds()};
+                            .began = clock_.unix_seconds(),
+                            .use = use_of(given_up->sample)};
         keep(std::move(result), {});
       } else {
         over_ = std::get<ScheduleOver>(action);
@@ -156,6 +163,7 @@ class Evaluation {
   size_t ended_here_ = 0;
   Time began_{};
   std::optional<Played> ended_;  // the last one
+  std::map<SampleKey, ComputeUse> used_;
   std::optional<ScheduleOver> over_;
   Status written_;
   bool stopped_ = false;

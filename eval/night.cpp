@@ -42,6 +42,8 @@ std::optional<double> median_seconds(const Night& night) {
 
 Json number_or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
 
+double tokens_of(const NightSummary& s) { return static_cast<double>(s.prompt_tokens + s.completion_tokens); }
+
 // Sample i of a task is drawn with the same seed in both.
 void add_pairs(const TaskNight& before, const TaskNight& after, int& lost, int& won) {
   for (const auto& was : before.samples) {
@@ -199,9 +201,11 @@ NightSummary summarize(const Night& night, const Prices& prices) {
   std::vector<dashboard::TaskScore> scores;
   std::vector<double> seconds;
   std::map<int, std::pair<double, int>> pass_at;
+  out.use = ComputeUse::none();
   for (const auto& task : night.tasks) {
     out.wanted += static_cast<size_t>(night.samples_wanted);
     const int verdicts = task.verdicts(), passed = task.passed();
+    out.solved += passed > 0;
     scores.push_back({static_cast<double>(passed), verdicts});
     for (int k = 1; k <= verdicts;
          k = k < night.samples_wanted && 2 * k > night.samples_wanted ? night.samples_wanted : 2 * k) {
@@ -215,6 +219,7 @@ NightSummary summarize(const Night& night, const Prices& prices) {
       out.prompt_tokens += sample.prompt_tokens;
       out.completion_tokens += sample.completion_tokens;
       out.sample_seconds += sample.seconds;
+      out.use += sample.use;
       out.flagged += !sample.flags.empty();
       if (!sample.has_verdict()) continue;
       ++out.verdicts;
@@ -229,7 +234,7 @@ NightSummary summarize(const Night& night, const Prices& prices) {
     out.error_share = static_cast<double>(out.wanted - out.verdicts) / static_cast<double>(out.wanted);
   out.seconds_p50 = quantile(seconds, 0.5);
   out.seconds_p95 = quantile(seconds, 0.95);
-  const double tokens = static_cast<double>(out.prompt_tokens + out.completion_tokens);
+  const double tokens = tokens_of(out);
   const bool has_prices =
       prices.million_prompt_tokens > 0 || prices.million_completion_tokens > 0 || prices.sample_hour > 0;
   out.cost = !has_prices ? tokens
@@ -241,6 +246,29 @@ NightSummary summarize(const Night& night, const Prices& prices) {
     out.seconds_of_pass = out.sample_seconds / static_cast<double>(out.passed);
   }
   return out;
+}
+
+std::optional<double> of_solved_task(const NightSummary& summary, const std::optional<double>& sum) {
+  return sum && summary.solved > 0 ? std::optional(*sum / static_cast<double>(summary.solved)) : std::nullopt;
+}
+
+std::string solved_task_text(const NightSummary& s) {
+  if (s.solved == 0) return "no task was solved";
+  const auto amount = [&](const std::optional<double>& sum) { return fmt::format("{:.3g}", *of_solved_task(s, sum)); };
+  std::vector<std::string> parts;
+  if (s.use.model_gpus.value_or(0) > 0) parts.push_back(amount(s.use.model_gpus) + " GPU-seconds");
+  if (s.use.cores()) {
+    parts.push_back(fmt::format("{} core-seconds ({} of the model, {} of sandboxes)", amount(s.use.cores()),
+                                amount(s.use.model_cores), amount(s.use.sandbox_cores)));
+  } else if (s.use.sandbox_cores) {
+    parts.push_back(fmt::format("{} core-seconds of sandboxes (the model is behind a server: not known)",
+                                amount(s.use.sandbox_cores)));
+  } else {
+    parts.emplace_back("core-seconds not known");
+  }
+  parts.push_back(fmt::format("{:.0f} tokens", *of_solved_task(s, tokens_of(s))));
+  parts.push_back(seconds_text(*of_solved_task(s, s.sample_seconds)) + " of samples");
+  return join(parts, ", ");
 }
 
 Json to_json(const NightSummary& s) {
@@ -259,6 +287,17 @@ Json to_json(const NightSummary& s) {
             {"per_pass", number_or_null(s.seconds_of_pass)}}},
           {"tokens", {{"prompt", s.prompt_tokens}, {"completion", s.completion_tokens}}},
           {"cost", {{"total", s.cost}, {"per_pass", number_or_null(s.cost_of_pass)}}},
+          {"compute",
+           {{"sandbox_core_seconds", number_or_null(s.use.sandbox_cores)},
+            {"model_core_seconds", number_or_null(s.use.model_cores)},
+            {"model_gpu_seconds", number_or_null(s.use.model_gpus)}}},
+          {"solved_tasks", s.solved},
+          {"per_solved_task",
+           {{"core_seconds", number_or_null(of_solved_task(s, s.use.cores()))},
+            {"gpu_seconds", number_or_null(of_solved_task(s, s.use.model_gpus))},
+            {"tokens", number_or_null(of_solved_task(s, tokens_of(s)))},
+            {"seconds", number_or_null(of_solved_task(s, s.sample_seconds))},
+            {"cost", number_or_null(of_solved_task(s, s.cost))}}},
           {"flagged", s.flagged},
           {"behaviour", s.behaviour.means()}};
 }

@@ -10,6 +10,7 @@
 #include "eval/behaviour.h"
 #include "eval/cheats.h"
 #include "eval/episode_sandbox.h"
+#include "eval/metered_backend.h"
 #include "eval/tasks.h"
 #include "rollout/agent/transcript.h"
 
@@ -155,12 +156,15 @@ Played play(const envs::Task& task, int sample, ModelSource& source, envs::Sandb
   result.sample = sample;
   result.began = clock.unix_seconds();
   const Time began = clock.now();
+  MeteredBackend metered(backend);
+  result.use = ComputeUse::none();
   const auto done = [&] {
     result.seconds = to_seconds(clock.now() - began);
+    result.use.sandbox_cores = metered.core_seconds();
     return std::move(played);
   };
 
-  auto episode = envs::Episode::open(task, backend, terms.episode);
+  auto episode = envs::Episode::open(task, metered, terms.episode);
   if (!episode) return failed(result, episode.error()), done();
   auto model = source.begin(task, seed_of_sample(terms.seed, result.task, sample), foreign_tools_in(**episode, terms));
   if (!model) return failed(result, model.error()), done();
@@ -172,6 +176,9 @@ Played play(const envs::Task& task, int sample, ModelSource& source, envs::Sandb
                               .ends_on_change = task.ends_on_change,
                               .time = terms.time};
   const auto record = rollout::run_agent(bounded, sandbox, limits, clock, unheard, stop);
+  const auto use = source.use_of(**model);
+  result.use.model_cores = use ? std::optional(use->core_seconds) : std::nullopt;
+  result.use.model_gpus = use ? std::optional(use->gpu_seconds) : std::nullopt;
   count(record, result);
   result.answered_as = other_model_of(record, bounded.name());
   result.outcome = outcome_of(record.end, record.why);

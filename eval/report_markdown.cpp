@@ -102,6 +102,8 @@ std::string report_markdown(const Verdict& v) {
   row("seconds to result", fmt::format("p50 {}, p95 {}", seconds(s.seconds_p50), seconds(s.seconds_p95)));
   row("seconds of samples for a passed one", seconds(s.seconds_of_pass));
   row("tokens", fmt::format("{} of prompts, {} sampled", s.prompt_tokens, s.completion_tokens));
+  row("tasks solved", fmt::format("{} of {}", s.solved, v.night.tasks.size()));
+  row("for a solved task", solved_task_text(s));
   row("cost of a passed sample", s.cost_of_pass ? fmt::format("{:.6g}", *s.cost_of_pass) : "–");
   row("behaviour", behaviour_text(s.behaviour));
   row("samples that look like cheats", std::to_string(s.flagged));

@@ -124,7 +124,7 @@ std::string task_matrix(const Verdict& v) {
   return out + "</table></div>\n";
 }
 
-std::string figures(const NightSummary& s) {
+std::string figures(const NightSummary& s, size_t tasks) {
   std::string out = "<h2>Figures</h2>\n<div class=\"scroll\"><table>\n";
   const auto row = [&](std::string_view name, const std::string& value) {
     out += fmt::format("<tr><td>{}<td class=\"text\">{}\n", name, value);
@@ -139,6 +139,8 @@ std::string figures(const NightSummary& s) {
   row("for a passed sample", fmt::format("{} of samples, cost {:.6g}", seconds_text(s.seconds_of_pass.value_or(0)),
                                          s.cost_of_pass.value_or(0)));
   row("tokens", fmt::format("{} of prompts, {} sampled", s.prompt_tokens, s.completion_tokens));
+  row("tasks solved", fmt::format("{} of {}", s.solved, tasks));
+  row("for a solved task", solved_task_text(s));
   row("samples that look like cheats", std::to_string(s.flagged));
   row("behaviour", behaviour_text(s.behaviour));
   return out + "</table></div>\n";
@@ -191,8 +193,8 @@ std::string failures(const Verdict& v, const std::function<Json(const SampleResu
 }  // namespace
 
 std::string report_page(const Verdict& v, const std::function<Json(const SampleResult&)>& transcript) {
-  const auto body =
-      top(v) + gates_table(v) + nights_chart(v) + task_matrix(v) + figures(v.summary) + failures(v, transcript);
+  const auto body = top(v) + gates_table(v) + nights_chart(v) + task_matrix(v) +
+                    figures(v.summary, v.night.tasks.size()) + failures(v, transcript);
   return dashboard::page(v.night.suite + " " + rollout::iso_time(v.night.started).substr(0, 10), body,
                          dashboard::PageUpdates::kNever);
 }

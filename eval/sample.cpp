@@ -1,6 +1,33 @@
 #include "eval/sample.h"
 
 namespace tandem::eval {
+namespace {
+
+constexpr double kMostTime = 1e11;  // seconds: three thousand years
+
+Json number_or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
+
+// Nothing where it is null, or of a version that did not count it.
+std::optional<double> number_in(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  return found == json.end() || found->is_null() ? std::nullopt : std::optional(found->get<double>());
+}
+
+}  // namespace
+
+ComputeUse& ComputeUse::operator+=(const ComputeUse& other) {
+  const auto add = [](std::optional<double>& sum, const std::optional<double>& part) {
+    sum = sum && part ? std::optional(*sum + *part) : std::nullopt;
+  };
+  add(sandbox_cores, other.sandbox_cores);
+  add(model_cores, other.model_cores);
+  add(model_gpus, other.model_gpus);
+  return *this;
+}
+
+std::optional<double> ComputeUse::cores() const {
+  return sandbox_cores && model_cores ? std::optional(*sandbox_cores + *model_cores) : std::nullopt;
+}
 
 Json to_json(const SampleResult& s) {
   const bool verdict = s.has_verdict();
@@ -15,6 +42,9 @@ Json to_json(const SampleResult& s) {
                {"tokens", s.tokens()},
                {"prompt_tokens", s.prompt_tokens},
                {"completion_tokens", s.completion_tokens},
+               {"sandbox_core_seconds", number_or_null(s.use.sandbox_cores)},
+               {"model_core_seconds", number_or_null(s.use.model_cores)},
+               {"model_gpu_seconds", number_or_null(s.use.model_gpus)},
                {"attempt", s.attempt},
                {"began", s.began},
                {"end", s.end},
@@ -46,9 +76,11 @@ Result<SampleResult> sample_from_json(const Json& json) {
     s.flags = json.at("flags").get<std::vector<std::string>>();
     s.transcript = json.at("transcript").get<std::string>();
     s.answered_as = json.value("answered_as", "");
-    constexpr double kMost = 1e11;  // seconds: three thousand years
-    for (const double number : {s.seconds, s.began}) {
-      if (number < 0 || number > kMost)
+    s.use = {number_in(json, "sandbox_core_seconds"), number_in(json, "model_core_seconds"),
+             number_in(json, "model_gpu_seconds")};
+    for (const double number : {s.seconds, s.began, s.use.sandbox_cores.value_or(0), s.use.model_cores.value_or(0),
+                                s.use.model_gpus.value_or(0)}) {
+      if (number < 0 || number > kMostTime)
         return fail(Status::corrupt("no sample of an evaluation: a time is out of range"));
     }
   } catch (const Json::exception& error) {

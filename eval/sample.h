@@ -1,6 +1,7 @@
 // The record of a sample: one attempt of a model at one task, from its beginning to its verdict. A value.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,19 @@
 #include "rollout/books/outcome.h"
 
 namespace tandem::eval {
+
+// Seconds of processors; nothing where they are not known.
+struct ComputeUse {
+  std::optional<double> sandbox_cores;            // by calls in sandboxes, setup and tests included
+  std::optional<double> model_cores, model_gpus;  // by the model's passes
+  // What nothing has used yet.
+  static ComputeUse none() { return {0, 0, 0}; }
+  // A sum is known where both parts are.
+  ComputeUse& operator+=(const ComputeUse& other);
+  // Of sandboxes and model together.
+  std::optional<double> cores() const;
+  friend bool operator==(const ComputeUse&, const ComputeUse&) = default;
+};
 
 struct SampleResult {
   std::string task;
@@ -25,6 +39,7 @@ struct SampleResult {
   std::string transcript;                             // path of the file in the folder; empty: none
   // The model that answered according to the server, where it is not a version of the requested one; else empty.
   std::string answered_as = {};
+  ComputeUse use = {};  // of all attempts
   Behaviour behaviour;
   std::vector<std::string> flags;  // what looks like a cheat (eval/cheats.h)
 

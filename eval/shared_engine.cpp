@@ -136,6 +136,58 @@ Result<std::unique_ptr<EngineSource>> EngineSource::load(EngineTerms terms) {
   return std::unique_ptr<EngineSource>(new EngineSource(std::move(terms), std::move(conversation), std::move(engine)));
 }
 
+namespace {
+
+// The turns of one conversation, with the seconds of their passes.
+class MeteredTurns final : public rollout::TurnSource {
+ public:
+  explicit MeteredTurns(rollout::TurnSource& source) : source_(source) {}
+  int max_tokens() const override { return source_.max_tokens(); }
+  std::string numerics_id() const override { return source_.numerics_id(); }
+  Status sample(SequenceId conversation, std::span<const int32_t> tokens, const rollout::TurnRequest& request,
+                const std::function<void(const SampledToken&)>& on_token, const std::stop_token& stop) override {
+    const auto metered = [&](const SampledToken& token) {
+      seconds_ += token.compute_seconds;
+      on_token(token);
+    };
+    return source_.sample(conversation, tokens, request, metered, stop);
+  }
+  void forget(SequenceId conversation) override { source_.forget(conversation); }
+  double seconds() const { return seconds_; }
+
+ private:
+  rollout::TurnSource& source_;
+  double seconds_ = 0;
+};
+
+class MeteredModel final : public rollout::AgentModel {
+ public:
+  MeteredModel(rollout::TurnSource& source, const rollout::Conversation& conversation,
+               const rollout::EngineModelSettings& settings, const envs::Task& task)
+      : turns_(source), model_(turns_, conversation, settings, task) {}
+  std::string name() const override { return model_.name(); }
+  const std::vector<envs::Message>& opening() const override { return model_.opening(); }
+  const Json& tools() const override { return model_.tools(); }
+  Result<rollout::AgentTurn> turn(std::span<const envs::ToolOutcome> replies, const rollout::TurnListener& listener,
+                                  const std::stop_token& stop) override {
+    return model_.turn(replies, listener, stop);
+  }
+  double seconds() const { return turns_.seconds(); }
+
+ private:
+  MeteredTurns turns_;
+  rollout::EngineModel model_;
+};
+
+}  // namespace
+
+std::optional<ModelUse> EngineSource::use_of(const rollout::AgentModel& conversation) const {
+  const auto* const metered = dynamic_cast<const MeteredModel*>(&conversation);
+  if (metered == nullptr) return std::nullopt;
+  if (terms_.place.device.kind == kernels::Device::Kind::kCuda) return ModelUse{.gpu_seconds = metered->seconds()};
+  return ModelUse{.core_seconds = metered->seconds() * terms_.place.threads};
+}
+
 Result<std::unique_ptr<rollout::AgentModel>> EngineSource::begin(const envs::Task& task, uint64_t seed,
                                                                  std::vector<envs::ForeignTool> foreign) {
   rollout::EngineModelSettings settings{.name = terms_.model.filename().string(),
@@ -147,8 +199,7 @@ Result<std::unique_ptr<rollout::AgentModel>> EngineSource::begin(const envs::Tas
                                         .compaction = terms_.compaction,
                                         .conversation = ++conversations_};
   settings.sampling.temperature = static_cast<float>(terms_.temperature);
-  return std::unique_ptr<rollout::AgentModel>(
-      std::make_unique<rollout::EngineModel>(engine_, conversation_, settings, task));
+  return std::unique_ptr<rollout::AgentModel>(std::make_unique<MeteredModel>(engine_, conversation_, settings, task));
 }
 
 }  // namespace tandem::eval

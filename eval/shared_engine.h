@@ -80,6 +80,8 @@ class EngineSource final : public ModelSource {
   static Result<uint64_t> memory_of(const EngineTerms& terms);
   Result<std::unique_ptr<rollout::AgentModel>> begin(const envs::Task& task, uint64_t seed,
                                                      std::vector<envs::ForeignTool> foreign) override;
+  // The conversation's part of the passes, by rows: on all threads of the place, or on its GPU.
+  std::optional<ModelUse> use_of(const rollout::AgentModel& conversation) const override;
 
  private:
   EngineSource(EngineTerms terms, rollout::Conversation conversation, rollout::Engine engine)

@@ -110,8 +110,10 @@ Schema schema_of(Suite& c) {
   s.add("endpoint.api_key_env", c.endpoint.api_key_env,
         "Environment variable with the key; empty: TANDEM_API_KEY, else OPENAI_API_KEY, where they are set");
   s.add("endpoint.fallbacks", c.endpoint.fallbacks, "Servers of the same model, asked where the first one fails");
-  s.add("endpoint.requests_per_minute", c.endpoint.requests_per_minute, "To all of them together; 0: any number", 0,
-        1e6);
+  s.add("endpoint.requests_per_minute", c.endpoint.requests_per_minute,
+        "Limit of each server, which waits for nothing that others are sent; 0: any number", 0, 1e6);
+  s.add("endpoint.server_requests_per_minute", c.endpoint.server_requests_per_minute,
+        "The same for single servers that have a limit of their own, as URL=N");
   s.add("tasks.path", c.tasks.path,
         "A set of tasks: a folder, a task file, or JSON Lines of HumanEvalPack or SWE-bench; empty: the workspace "
         "family");

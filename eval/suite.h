@@ -39,6 +39,7 @@ struct Suite {
     std::string url, model, api_key_env;
     std::vector<std::string> fallbacks;
     int requests_per_minute = 0;
+    std::vector<std::string> server_requests_per_minute;
   } endpoint;
   struct {
     std::string path, recipes = "followed", split;

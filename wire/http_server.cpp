@@ -1,5 +1,6 @@
 #include "wire/http_server.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <boost/asio/executor_work_guard.hpp>
@@ -26,6 +27,9 @@ namespace {
 
 constexpr auto kTurn = 100ms;  // in which `stop` is seen
 constexpr auto kLastAnswers = 2s;
+
+// A program that this process starts does not hold the connection open.
+void keep_from_children(int descriptor) { ::fcntl(descriptor, F_SETFD, FD_CLOEXEC); }
 
 // Says when a descriptor is readable; lets go of it, without closing it, when it goes itself.
 class Watched : public std::enable_shared_from_this<Watched> {
@@ -98,6 +102,7 @@ struct HttpServer::Listening {
       accepting = false;
       if (error == asio::error::operation_aborted) return;
       if (error) return;  // tried again at the next turn: there may be no descriptors
+      keep_from_children(socket.native_handle());
       waiting = std::move(socket);
       accept_next(handler);
     });
@@ -145,6 +150,7 @@ Result<HttpServer> HttpServer::listen(const std::string& address, uint16_t port,
   const tcp::endpoint where(number, port);
   auto& acceptor = listening->acceptor;
   acceptor.open(where.protocol(), error);
+  if (!error) keep_from_children(acceptor.native_handle());
   if (!error) acceptor.set_option(asio::socket_base::reuse_address(true), error);
   if (!error) acceptor.bind(where, error);
   if (!error) acceptor.listen(asio::socket_base::max_listen_connections, error);

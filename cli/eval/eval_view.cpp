@@ -55,6 +55,11 @@ void print_verdict(const eval::Verdict& v, const fs::path& folder, bool json) {
   } else {
     fmt::print("{}: no sample of {} has a verdict\n", v.night.suite, s.wanted);
   }
+  if (s.solved > 0) {
+    fmt::print("seconds to result: p50 {}, p95 {}; {} of {} tasks solved, each for {}\n",
+               eval::seconds_text(s.seconds_p50.value_or(0)), eval::seconds_text(s.seconds_p95.value_or(0)), s.solved,
+               v.night.tasks.size(), eval::solved_task_text(s));
+  }
   for (const auto& [outcome, count] : s.outcomes) {
     const auto known = rollout::outcome_from(outcome);
     if (count > 0 && known && !rollout::is_of_policy(*known)) fmt::print("  {} {}\n", count, outcome);

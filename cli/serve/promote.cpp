@@ -30,6 +30,8 @@ constexpr double kLeaseSeconds = 20;
 constexpr Duration kAway = 60s;
 // The same before it has answered once: its address may be wrong.
 constexpr Duration kFirstAnswer = 10s;
+// How often a command sees the server go while the candidate is there: the candidate may be what ends it.
+constexpr int kMostLosses = 5;
 constexpr int kPromotionFormat = 1;
 
 struct PromoteOptions {
@@ -162,6 +164,25 @@ Result<int> decided_before(const PromoteOptions& o, const Checkpoint& checkpoint
   return finish(folder, o.json);
 }
 
+// Tells the server that the candidate is refused. The verdict stands without it: a share that nobody renews ends, and
+// so does a candidate without requests.
+void send_back(const PromotionClient& client, const Checkpoint& checkpoint, const Interrupt& interrupt) {
+  const SystemClock clock;
+  const auto lease_end = clock.now() + from_seconds(kLeaseSeconds);
+  while (true) {
+    const auto ended = client.end(false);
+    if (ended) return;
+    // One that was started again, or that was asked by somebody else, has let it go.
+    if (const auto state = client.state(); state && !checkpoint.on_trial(*state)) return;
+    if (!is_of_absence(ended.error()) || interrupt.requested() || clock.now() > lease_end) {
+      fmt::print(stderr, "the server was not told, and takes the share back by itself: {}\n",
+                 ended.error().to_string());
+      return;
+    }
+    std::this_thread::sleep_for(kLookEvery);
+  }
+}
+
 // The trial on the server, until there is a verdict.
 Result<int> try_on_traffic(const PromoteOptions& o, const Checkpoint& checkpoint, const AdminClient& admin,
                            PromotionFolder& folder) {
@@ -172,7 +193,9 @@ Result<int> try_on_traffic(const PromoteOptions& o, const Checkpoint& checkpoint
   ProgressLine line;
   std::optional<eval::PromotionTrial> trial;
   std::string begun_on;  // the server that the trial is on
+  bool answered = false;
   Time heard = clock.now();
+  int losses = 0;
   const auto undecided = [&](const std::string& why) -> Result<int> {
     line.wipe();
     TRY(folder.note("undecided", why));
@@ -189,6 +212,10 @@ Result<int> try_on_traffic(const PromoteOptions& o, const Checkpoint& checkpoint
       return kInterrupted;
     }
     auto state = client.state();
+    if (state) {
+      answered = true;
+      heard = clock.now();
+    }
     if (state && checkpoint.served(*state) && !checkpoint.on_trial(*state)) {
       TRY(folder.note_verdict("promoted", "the server serves it", Json()));
       return finish(folder, o.json);
@@ -196,9 +223,14 @@ Result<int> try_on_traffic(const PromoteOptions& o, const Checkpoint& checkpoint
     if (state && trial && state->candidate.empty() && state->server == begun_on)
       return undecided("somebody else has ended the trial");
     if (state && state->candidate.empty()) {
+      if (trial) ++losses;
+      if (losses >= kMostLosses)
+        return undecided(fmt::format("the server was lost {} times while it had the candidate", losses));
       line.show("loading it beside the version that is served");
       state = client.begin(checkpoint.directory, checkpoint.digest);
+      heard = clock.now();  // loading may have taken an hour
       trial.reset();
+      if (!state && is_of_absence(state.error())) ++losses;
       // It may be served already: another command was first.
       if (state && !checkpoint.on_trial(*state)) {
         std::this_thread::sleep_for(kLookEvery);
@@ -212,12 +244,11 @@ Result<int> try_on_traffic(const PromoteOptions& o, const Checkpoint& checkpoint
         if (interrupt->requested()) continue;
         return fail(std::move(state).error());
       }
-      if (clock.now() - heard > (begun_on.empty() ? kFirstAnswer : kAway)) return undecided(state.error().to_string());
+      if (clock.now() - heard > (answered ? kAway : kFirstAnswer)) return undecided(state.error().to_string());
       line.show("the server is away: " + state.error().message());
       std::this_thread::sleep_for(kLookEvery);
       continue;
     }
-    heard = clock.now();
     const bool begins = !trial;
     begun_on = state->server;
     if (begins) trial.emplace(o.terms, folder.stage());
@@ -233,20 +264,25 @@ Result<int> try_on_traffic(const PromoteOptions& o, const Checkpoint& checkpoint
         fmt::print(stderr, "{}\n", step.says);
         TRY(folder.note_stage(trial->stage(), step.says, figures));
         break;
-      case Kind::kPromote:
-      case Kind::kBack: {
+      case Kind::kPromote: {
         line.wipe();
-        const bool promote = step.kind == Kind::kPromote;
-        const auto ended = client.end(promote);
+        const auto ended = client.end(true);
         if (!ended && is_of_absence(ended.error())) {
           // Whether it heard is seen once it is back: it serves the candidate then, or the trial begins anew.
           trial.reset();
+          ++losses;
           break;
         }
         TRY(ended);
-        TRY(folder.note_verdict(promote ? "promoted" : "refused", step.says, figures));
+        TRY(folder.note_verdict("promoted", step.says, figures));
         return finish(folder, o.json);
       }
+      case Kind::kBack:
+        line.wipe();
+        // Noted first: what is refused is not tried again, whatever becomes of the server.
+        TRY(folder.note_verdict("refused", step.says, figures));
+        send_back(client, checkpoint, *interrupt);
+        return finish(folder, o.json);
       case Kind::kUndecided:
         // One that is away gives the share back by itself.
         if (const auto ended = client.end(false); !ended && !is_of_absence(ended.error())) return fail(ended.error());

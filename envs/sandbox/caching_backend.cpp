@@ -134,6 +134,7 @@ class CachingSandbox final : public ForwardingSandbox, private Snapshots, privat
     const Time start = clock.now();
     if (auto kept = cache_.find(*key)) {
       kept->seconds = to_seconds(clock.now() - start);
+      kept->core_seconds = 0;
       return std::move(*kept);
     }
     auto outcome = inner_->call(name, arguments, stop);
@@ -157,6 +158,7 @@ class CachingSandbox final : public ForwardingSandbox, private Snapshots, privat
     const Time start = clock.now();
     if (auto kept = cache_.find(*key)) {
       kept->seconds = to_seconds(clock.now() - start);
+      kept->core_seconds = 0;
       return std::move(*kept);
     }
     const Step step = begin_change();

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -44,6 +45,19 @@ void end_descendants() {
   }
 }
 
+// What this process and those that it has waited for have used of the processors: each request has a process of its
+// own.
+double core_seconds() {
+  double seconds = 0;
+  for (const auto who : {RUSAGE_SELF, RUSAGE_CHILDREN}) {
+    rusage used{};
+    getrusage(who, &used);
+    for (const timeval& time : {used.ru_utime, used.ru_stime})
+      seconds += static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
+  }
+  return seconds;
+}
+
 // Such a reply begins with what became of the session: that stays in the first process, the rest goes on.
 std::string reply_with(const Session& before, const Session& after, const std::string& rest) {
   std::string reply;
@@ -78,6 +92,7 @@ std::string serve_call(FieldReader& fields, Session session, const RequestContex
     const bool background =
         json.is_object() && json.contains("is_background") && json.at("is_background") == Json(true);
     if (!background) end_descendants();
+    outcome.core_seconds = core_seconds();
     return outcome;
   };
   const auto outcome = serve();

@@ -319,6 +319,7 @@ Json to_json(const ToolOutcome& outcome) {
                {"exit_code", outcome.exit_code},
                {"truncated", outcome.truncated},
                {"seconds", outcome.seconds},
+               {"core_seconds", outcome.core_seconds},
                {"changed_files", outcome.changed_files}};
   for (const auto& change : outcome.changes) json["changes"].push_back(to_json(change));
   return json;
@@ -331,6 +332,7 @@ ToolOutcome outcome_from_json(const Json& json) {
   outcome.exit_code = json.value("exit_code", 0);
   outcome.truncated = json.value("truncated", false);
   outcome.seconds = json.value("seconds", 0.0);
+  outcome.core_seconds = std::max(0.0, json.value("core_seconds", 0.0));
   outcome.changed_files = json.value("changed_files", false);
   if (const auto changes = json.find("changes"); changes != json.end() && changes->is_array()) {
     for (const Json& each : *changes) {

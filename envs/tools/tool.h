@@ -44,6 +44,7 @@ struct ToolOutcome {
   int exit_code = 0;       // of a command; 124 after a time limit, 128 + N after signal N; 0 for file tools
   bool truncated = false;  // `output` lacks its middle
   double seconds = 0;
+  double core_seconds = 0;     // of processors, by the processes of a call in a sandbox; 0 where it is not known
   bool changed_files = false;  // whether files below the root are other than before
   // One for each file that a tool wrote. Missing: those by commands, and of files too large to read.
   std::vector<FileChange> changes = {};

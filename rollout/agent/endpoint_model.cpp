@@ -155,7 +155,8 @@ Result<ChatAnswer> EndpointModel::next_answer(const TurnListener& listener, cons
                        seconds < 0.05 ? "now" : fmt::format("in {:.1f} s", seconds)));
     else if (seconds >= 1)
       tell(fmt::format("waiting {:.1f} s, for the limit on requests a minute", seconds));
-    if (!wait_until(send->at, stop)) return fail(Status::cancelled("the turn was cancelled"));
+    if (!wait_until(send->at, stop) || (settings_.wait_for_turn && !settings_.wait_for_turn(send->server, stop)))
+      return fail(Status::cancelled("the turn was cancelled"));
     wire::AttemptFailed failure;
     auto answer = ask(send->server, listener, stop, failure);
     if (answer) {

@@ -31,6 +31,9 @@ struct EndpointSettings {
   envs::Compaction compaction;  // by the token counts of the servers, which know nothing of what follows their answers
   Duration request_limit = std::chrono::seconds(600);
   wire::AttemptSettings attempts;  // `servers` is set from the URLs
+  // Called before each request to urls[server], those that are tried again included; returns once it may be sent, or
+  // false where `stop` was asked for. Empty: at once.
+  std::function<bool(size_t server, const std::stop_token& stop)> wait_for_turn = {};
 };
 
 using wire::completions_url;

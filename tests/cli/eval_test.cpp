@@ -25,6 +25,9 @@ TEST_F(Eval, a_night_of_a_model_directory_is_repeated_by_the_next_one_to_the_tok
   }
   EXPECT_TRUE(one.at("against").is_null());
   EXPECT_EQ(one.at("tasks").size(), 6u);
+  EXPECT_GT(one.at("compute").at("model_core_seconds").get<double>(), 0);
+  EXPECT_EQ(one.at("compute").at("model_gpu_seconds"), 0.0);
+  EXPECT_FALSE(one.at("compute").at("sandbox_core_seconds").is_null());
   EXPECT_EQ(one.at("model_digest"), two.at("model_digest"));
   EXPECT_EQ(two.at("against").at("points"), 0.0);
   EXPECT_EQ(two.at("against").at("regressed").size(), 0u);
@@ -117,7 +120,14 @@ TEST_F(Eval, an_equal_night_passes_and_a_worse_model_ends_with_4_and_its_tasks_i
   const auto file = suite_of(server);
   ASSERT_EQ(run_eval({file, "--out", night("one").string()}), 0) << text(output());
   ASSERT_EQ(run_eval({file, "--out", night("two").string(), "--against", night("one").string()}), 0) << text(output());
-  EXPECT_EQ(json(night("two") / "results.json").at("pass_rate"), 1.0);
+  const Json all_passed = json(night("two") / "results.json");
+  EXPECT_EQ(all_passed.at("pass_rate"), 1.0);
+  EXPECT_EQ(all_passed.at("solved_tasks"), all_passed.at("tasks").size());
+  EXPECT_EQ(all_passed.at("per_solved_task").at("tokens").get<double>(),
+            32 * all_passed.at("samples").at("ended").get<double>() / 8);
+  EXPECT_TRUE(all_passed.at("per_solved_task").at("core_seconds").is_null()) << "what a server uses is not known";
+  for (const char* name : {"report.md", "report.html"})
+    EXPECT_THAT(text(night("two") / name), HasSubstr("(the model is behind a server: not known)")) << name;
   ASSERT_EQ(run_eval({"bless", night("one").string()}), 0) << text(output());
   ASSERT_EQ(
       run_eval({file, "endpoint.model=bad", "--out", night("three").string(), "--against", night("two").string()}), 4)

@@ -44,8 +44,12 @@ class Serve : public RunTest {
   };
   Answer ask(const std::string& path, const std::string& body, const std::string& key = "", std::string method = "POST",
              std::stop_token stop = {}) const {
+    return ask_at(url_ + path, body, key, std::move(method), std::move(stop));
+  }
+  static Answer ask_at(std::string url, const std::string& body, const std::string& key = "",
+                       std::string method = "POST", std::stop_token stop = {}) {
     Answer answer;
-    wire::OutgoingRequest request{.url = url_ + path, .method = std::move(method)};
+    wire::OutgoingRequest request{.url = std::move(url), .method = std::move(method)};
     request.headers = {{"Content-Type", "application/json"}};
     if (!key.empty()) request.headers.emplace_back("Authorization", "Bearer " + key);
     request.body = body;

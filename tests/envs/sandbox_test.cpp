@@ -26,6 +26,17 @@ TEST_P(Sandboxes, runs_commands_in_an_empty_workspace_as_an_ordinary_user) {
             "/workspace\n1000\n42\n1\ntandem\n");
 }
 
+TEST_P(Sandboxes, a_call_says_what_its_programs_have_used_of_the_processors) {
+  const auto busy =
+      call("run_terminal_cmd",
+           {{"command",
+             "python3 -c 'import time, itertools; all(time.process_time() < 0.3 for _ in itertools.count())' | cat"}});
+  EXPECT_GE(busy.core_seconds, 0.3);
+  const auto asleep = call("run_terminal_cmd", {{"command", "sleep 1"}});
+  EXPECT_LT(asleep.core_seconds, 0.3);
+  EXPECT_GE(asleep.seconds, 1);
+}
+
 TEST_P(Sandboxes, has_no_capabilities_and_no_way_to_new_ones) {
   const auto status = shell("grep -E 'Cap|NoNewPrivs|Seccomp:' /proc/self/status");
   EXPECT_THAT(status, HasSubstr("CapEff:\t0000000000000000"));

@@ -16,14 +16,17 @@ namespace {
 
 using testing::HasSubstr;
 
-// Answers every request with a status and a body; a status of 0: never.
+// Answers every request with a status and a body; a status of 0: never, of 429: come again in an hour.
 class FixedServer {
  public:
   explicit FixedServer(int status, std::string body = "{}")
       : server_(*wire::HttpServer::listen("127.0.0.1", 0, {.body_bytes = 1 << 20})), status_(status) {
     handler_.answer = [this, body](const wire::HttpRequest&, const wire::HttpReply& reply) {
       ++asked_;
-      status_ == 0 ? held_.push_back(reply) : reply({status_, {{"Content-Type", "application/json"}}, body});
+      if (status_ == 0) return held_.push_back(reply);
+      wire::HttpResponse response{status_, {{"Content-Type", "application/json"}}, body};
+      if (status_ == 429) response.headers.emplace_back("Retry-After", "3600");
+      reply(std::move(response));
     };
     thread_ = std::thread([this] { EXPECT_TRUE(server_.serve(handler_, stop_)); });
   }
@@ -96,13 +99,76 @@ TEST(EndpointSource, requests_beyond_the_limit_of_a_minute_wait_and_stop_when_as
   terms.requests_per_minute = 2;
   const ManualClock clock;
   EndpointSource source(terms, clock);
-  EXPECT_TRUE(source.wait_for_turn({}));
-  EXPECT_TRUE(source.wait_for_turn({}));
+  EXPECT_TRUE(source.wait_for_turn(terms.urls[0], {}));
+  EXPECT_TRUE(source.wait_for_turn(terms.urls[0], {}));
   std::stop_source stop;
-  auto third = std::async(std::launch::async, [&] { return source.wait_for_turn(stop.get_token()); });
+  auto third = std::async(std::launch::async, [&] { return source.wait_for_turn(terms.urls[0], stop.get_token()); });
   EXPECT_EQ(third.wait_for(50ms), std::future_status::timeout);
   stop.request_stop();
   EXPECT_FALSE(third.get());
+}
+
+TEST(EndpointSource, each_server_has_a_limit_of_its_own) {
+  auto terms = terms_of({"http://a", "http://b", "http://c"});
+  terms.requests_per_minute = 1;
+  terms.requests_per_minute_of = {{"http://b", 3}, {"http://c", 0}};
+  ManualClock clock;
+  EndpointSource source(terms, clock);
+  // Whether it may be sent at once: who waits is stopped.
+  const auto at_once = [&](const std::string& url) {
+    std::stop_source stop;
+    auto turn = std::async(std::launch::async, [&] { return source.wait_for_turn(url, stop.get_token()); });
+    if (turn.wait_for(50ms) == std::future_status::timeout) stop.request_stop();
+    return turn.get();
+  };
+  EXPECT_TRUE(source.wait_for_turn("http://a", {}));
+  EXPECT_FALSE(at_once("http://a"));
+  for (int i = 0; i < 3; ++i)
+    EXPECT_TRUE(source.wait_for_turn("http://b", {})) << "what others were sent is nothing to it";
+  EXPECT_FALSE(at_once("http://b"));
+  for (int i = 0; i < 9; ++i) EXPECT_TRUE(source.wait_for_turn("http://c", {}));
+  clock.advance(60s);
+  EXPECT_TRUE(source.wait_for_turn("http://a", {}));
+}
+
+TEST(EndpointSource, a_request_counts_for_the_server_that_it_is_sent_to) {
+  const FixedServer busy(429), answers(200, R"({"choices":[{"message":{"content":"yes"},"finish_reason":"stop"}]})");
+  auto terms = terms_of({busy.url(), answers.url()});
+  terms.requests_per_minute = 1;
+  const ManualClock clock;
+  EndpointSource source(terms, clock);
+  const envs::Task task{.instruction = "Say yes."};
+  auto model = source.begin(task, 1, {});
+  ASSERT_TRUE(model);
+  const auto turn = (*model)->turn({}, {}, {});
+  ASSERT_TRUE(turn) << turn.error().to_string();
+  EXPECT_EQ(turn->text, "yes");
+  EXPECT_EQ(busy.asked(), 1);
+  for (const auto& url : terms.urls) {
+    std::stop_source stop;
+    auto next = std::async(std::launch::async, [&] { return source.wait_for_turn(url, stop.get_token()); });
+    EXPECT_EQ(next.wait_for(50ms), std::future_status::timeout) << "its one request of this minute was sent";
+    stop.request_stop();
+    EXPECT_FALSE(next.get());
+  }
+}
+
+TEST(EndpointTerms, limits_of_single_servers_name_one_and_a_number) {
+  Suite suite;
+  suite.endpoint.url = "http://a:1/v1?x=2";
+  suite.endpoint.fallbacks = {"http://b"};
+  suite.endpoint.requests_per_minute = 10;
+  suite.endpoint.server_requests_per_minute = {"http://a:1/v1?x=2=60", "http://b=0"};
+  const auto terms = endpoint_terms(suite);
+  ASSERT_TRUE(terms) << terms.error().to_string();
+  EXPECT_EQ(terms->requests_per_minute, 10);
+  EXPECT_EQ(terms->requests_per_minute_of, (std::map<std::string, int>{{"http://a:1/v1?x=2", 60}, {"http://b", 0}}));
+  for (const char* wrong : {"http://c=5", "http://b", "http://b=", "http://b=-1", "http://b=5x", ""}) {
+    suite.endpoint.server_requests_per_minute = {wrong};
+    const auto refused = endpoint_terms(suite);
+    ASSERT_FALSE(refused) << wrong;
+    EXPECT_THAT(refused.error().to_string(), HasSubstr("endpoint.server_requests_per_minute")) << wrong;
+  }
 }
 
 TEST(Player, ends_of_an_agent_have_the_outcomes_of_the_platform) {

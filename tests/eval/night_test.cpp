@@ -194,5 +194,61 @@ TEST(History, a_task_that_fell_once_is_not_flaky) {
   EXPECT_TRUE(flaky_tasks(lines).empty());
 }
 
+// Three tasks of two samples, each of which has used 2 core-seconds of the model and 1 of sandboxes; two are solved.
+Night night_with_use(const ComputeUse& use) {
+  Night night = night_with({2, 1, 0}, 2);
+  for (auto& task : night.tasks) {
+    for (auto& sample : task.samples) sample.use = use;
+  }
+  return night;
+}
+
+TEST(SolvedTasks, what_one_takes_is_all_that_was_used_over_the_tasks_that_were_solved) {
+  const auto summary = summarize(night_with_use({1, 2, 0}), {});
+  EXPECT_EQ(summary.solved, 2u);
+  const Json json = to_json(summary);
+  EXPECT_EQ(json["compute"],
+            (Json{{"sandbox_core_seconds", 6.0}, {"model_core_seconds", 12.0}, {"model_gpu_seconds", 0.0}}));
+  const Json& each = json["per_solved_task"];
+  EXPECT_EQ(each["core_seconds"], 9.0);
+  EXPECT_EQ(each["gpu_seconds"], 0.0);
+  EXPECT_EQ(each["tokens"], 360.0);
+  EXPECT_EQ(each["seconds"], 6.0);
+  EXPECT_EQ(solved_task_text(summary), "9 core-seconds (6 of the model, 3 of sandboxes), 360 tokens, 6.0 s of samples");
+}
+
+TEST(SolvedTasks, a_model_on_a_gpu_and_one_behind_a_server_say_what_is_known) {
+  EXPECT_THAT(solved_task_text(summarize(night_with_use({1, 0, 0.5}), {})),
+              testing::StartsWith("1.5 GPU-seconds, 3 core-seconds (0 of the model, 3 of sandboxes)"));
+  const auto summary = summarize(night_with_use({1, {}, {}}), {});
+  EXPECT_THAT(solved_task_text(summary),
+              testing::StartsWith("3 core-seconds of sandboxes (the model is behind a server: not known)"));
+  const Json json = to_json(summary);
+  EXPECT_TRUE(json["per_solved_task"]["core_seconds"].is_null());
+  EXPECT_TRUE(json["compute"]["model_gpu_seconds"].is_null());
+  EXPECT_EQ(json["compute"]["sandbox_core_seconds"], 6.0);
+}
+
+TEST(SolvedTasks, where_none_is_solved_or_nothing_was_counted_no_figure_is_made_up) {
+  const auto none = summarize(night_with({0, 0}), {});
+  EXPECT_EQ(solved_task_text(none), "no task was solved");
+  EXPECT_TRUE(to_json(none)["per_solved_task"]["tokens"].is_null());
+  // Samples of a version that did not count.
+  EXPECT_THAT(solved_task_text(summarize(night_with({1}), {})), testing::StartsWith("core-seconds not known"));
+}
+
+TEST(SolvedTasks, a_sample_keeps_what_it_has_used) {
+  auto sample = sample_of("a", 0, true);
+  sample.use = {0.25, std::nullopt, 3};
+  const auto again = sample_from_json(to_json(sample));
+  ASSERT_TRUE(again);
+  EXPECT_EQ(*again, sample);
+  Json older = to_json(sample);
+  for (const char* key : {"sandbox_core_seconds", "model_core_seconds", "model_gpu_seconds"}) older.erase(key);
+  EXPECT_EQ(sample_from_json(older)->use, ComputeUse());
+  older["model_core_seconds"] = -1;
+  EXPECT_FALSE(sample_from_json(older));
+}
+
 }  // namespace
 }  // namespace tandem::eval
