@@ -190,7 +190,8 @@ Status DeviceLayerOps<T>::attend(const DevicePages<T>& pages, int slot, int laye
 
 // As model/latent.cpp has it for the CPU.
 template <typename T>
-Status DeviceLayerOps<T>::expand(const Tensor& compressed, int layer, const Tensor& out) {
+Status DeviceLayerOps<T>::expand(const Tensor& compressed, int layer, DeviceLatentQueries<T>& latents,
+                                 const Tensor& out) {
   using Place = DeviceArguments<T, TandemCudaPlaceColumns, TandemCudaPlaceColumnsFloat>;
   const LatentConfig& latent = config_.latent;
   const LayerParameters& parameters = layout_.layers[layer];
@@ -198,7 +199,7 @@ Status DeviceLayerOps<T>::expand(const Tensor& compressed, int layer, const Tens
   Tensor queries = compressed;
   if (latent.query_rank > 0) {
     const int rank = latent.query_rank;
-    const Tensor normed{TRY(grown(*stream_, latents_, static_cast<size_t>(rows) * rank)), rows, rank, 0};
+    const Tensor normed{TRY(grown(*stream_, latents.normed, static_cast<size_t>(rows) * rank)), rows, rank, 0};
     TRY(stream_->run(Place{.x = address(compressed.data),
                            .stride = compressed.columns,
                            .out = address(normed.data),
@@ -209,7 +210,7 @@ Status DeviceLayerOps<T>::expand(const Tensor& compressed, int layer, const Tens
                            .width = rank}));
     TRY(norm_some(normed.data, rank, parameters.query_norm, kLatentNormEpsilon, rows, 1, rank));
     const int columns = layout_.parameters[parameters.query_up].rows;
-    queries = {TRY(grown(*stream_, queries_, static_cast<size_t>(rows) * columns)), rows, columns, 0};
+    queries = {TRY(grown(*stream_, latents.queries, static_cast<size_t>(rows) * columns)), rows, columns, 0};
     TRY(multiply(normed, parameters.query_up, -1, nullptr, queries));
   }
   TRY(stream_->run(Place{.x = address(beyond(queries.data, latent.plain)),

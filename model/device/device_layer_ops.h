@@ -51,6 +51,13 @@ struct DeviceGivenRoutes {
   kernels::OnDevice<int32_t>* changed = nullptr;
 };
 
+// What the expansion of latents made of queries on its way (LatentQueries), which the backward pass reads.
+template <typename T>
+struct DeviceLatentQueries {
+  kernels::DeviceBuffer<T> normed;   // [rows][query_rank]
+  kernels::DeviceBuffer<T> queries;  // [rows][heads * head_size]
+};
+
 template <typename T>
 class DeviceLayerOps : public BasicOps<kernels::OnDevice<T>> {
  public:
@@ -85,7 +92,7 @@ class DeviceLayerOps : public BasicOps<kernels::OnDevice<T>> {
                      const DevicePlaces& places);
   Status attend(const DevicePages<T>& pages, int slot, int layer, const Tensor& qkv, const DevicePlaces& places,
                 const Tensor& out, kernels::OnDevice<float>* log_sum = nullptr);
-  Status expand(const Tensor& compressed, int layer, const Tensor& out);
+  Status expand(const Tensor& compressed, int layer, DeviceLatentQueries<T>& latents, const Tensor& out);
   Status project(const Tensor& gathered, int layer, const Tensor& out);
   Status choose(const Tensor& x, int router, int router_bias, DeviceRoutes& routes,
                 const DeviceGivenRoutes& given = {});
@@ -104,7 +111,7 @@ class DeviceLayerOps : public BasicOps<kernels::OnDevice<T>> {
 
  private:
   kernels::DeviceBuffer<float> turns_;  // cosines and sines
-  kernels::DeviceBuffer<T> rounded_, latents_, queries_;
+  kernels::DeviceBuffer<T> rounded_;
 };
 
 extern template class DeviceLayerOps<kernels::bf16>;

@@ -86,7 +86,7 @@ auto DeviceOps<T>::attention(const Tensor& qkv, int layer) -> Result<Tensor> {
 template <typename T>
 auto DeviceOps<T>::expand_latents(const Tensor& compressed, int layer) -> Result<Tensor> {
   const Tensor out = TRY(tensor(kExpanded, columns_.keys + shape_.head_size, compressed.rows));
-  TRY(this->expand(compressed, layer, out));
+  TRY(this->expand(compressed, layer, latents_, out));
   return out;
 }
 

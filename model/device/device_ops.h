@@ -57,6 +57,7 @@ class DeviceOps final : public DeviceLayerOps<T> {
 
   std::array<kernels::DeviceBuffer<T>, kBuffers> buffers_;
   DeviceRoutes routes_;  // of the layer at hand
+  DeviceLatentQueries<T> latents_;
   const RouteShape route_shape_ = route_shape(config_);
   kernels::DeviceBuffer<int32_t> recorded_;
   size_t recorded_layers_ = 0;  // of the batch at hand

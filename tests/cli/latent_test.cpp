@@ -107,5 +107,20 @@ TEST_F(Latent, is_trained_by_a_run_whose_sampler_agrees_with_its_trainer_and_exp
   expect_exact_run_of(model_dir());
 }
 
+TEST_F(Latent, is_trained_on_a_device_with_the_bits_of_avx2) {
+  std::vector<Digest> exports;
+  for (const char* device : {"cpu:avx2", "emulated:0"}) {
+    const fs::path run_dir = root() / (std::string("on-") + device);
+    ASSERT_EQ(run({"run.deterministic=true", "run.steps=1", "trainer.max_lag=0", "tasks.heldout=0", kWithSignal,
+                   "model.path=" + model_dir().string(), std::string("device=") + device},
+                  run_dir),
+              0)
+        << text(output());
+    expect_same_logprobs(run_dir);
+    exports.push_back(export_digest(run_dir));
+  }
+  EXPECT_EQ(exports[1], exports[0]);
+}
+
 }  // namespace
 }  // namespace tandem

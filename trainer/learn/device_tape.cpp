@@ -31,14 +31,6 @@ Result<std::unique_ptr<Tape::DevicePass>> Tape::DevicePass::create(const kernels
   if (like.format() == model::WeightFormat::kFloat32)
     return fail(Status::unfit(
         fmt::format("the trainer's pass in float32 runs on the CPU alone, not on {}", kernels::to_string(device))));
-  if (like.config().latent.rank > 0)
-    return fail(
-        Status::unfit(
-            fmt::format("latent attention is trained on the CPU alone, not on {}", kernels::to_string(device)))
-            .hint(
-                device.kernels == kernels::Device::Kernels::kExact
-                    ? "cpu:avx2 has the same bits"
-                    : "another device without :tensor for engines, and cpu:avx2 for the trainer, have the same bits"));
   auto stream = TRY(kernels::DeviceStream::open(device));
   auto pass = std::unique_ptr<DevicePass>(new DevicePass(std::move(stream), like, max_positions));
   TRY(pass->prepare());
@@ -227,6 +219,7 @@ Result<std::vector<int32_t>> Tape::DevicePass::argmax(std::span<const int> rows)
 size_t Tape::DevicePass::kept_bytes() const {
   size_t bytes = arena_.taken() * sizeof(bf16);
   for (const auto& sums : log_sums_) bytes += sums.size() * sizeof(float);
+  for (const auto& latents : latents_) bytes += (latents.normed.size() + latents.queries.size()) * sizeof(bf16);
   return bytes;
 }
 
@@ -310,11 +303,19 @@ auto Tape::DevicePass::attention(const Tensor& qkv, int layer) -> Result<Tensor>
   return out;
 }
 
-auto Tape::DevicePass::expand_latents(const Tensor&, int) -> Result<Tensor> {
-  return fail(Status::internal("latent attention on a device is refused when the pass is made"));
+auto Tape::DevicePass::expand_latents(const Tensor& compressed, int layer) -> Result<Tensor> {
+  const Tensor out = TRY(record({.kind = kExpandLatents, .layer = layer, .in = compressed}, compressed.rows,
+                                columns_.keys + shape_.head_size));
+  latents_.resize(config_.layers);
+  TRY(expand(compressed, layer, latents_[layer], out));
+  return out;
 }
-auto Tape::DevicePass::project_values(const Tensor&, int) -> Result<Tensor> {
-  return fail(Status::internal("latent attention on a device is refused when the pass is made"));
+
+auto Tape::DevicePass::project_values(const Tensor& gathered, int layer) -> Result<Tensor> {
+  const Tensor out = TRY(record({.kind = kProjectValues, .layer = layer, .in = gathered}, gathered.rows,
+                                config_.heads * config_.latent.value));
+  TRY(project(gathered, layer, out));
+  return out;
 }
 
 auto Tape::DevicePass::swiglu(const Tensor& gate_up) -> Result<Tensor> {

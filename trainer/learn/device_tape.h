@@ -1,8 +1,8 @@
 // The tape of a device: the records of tape_ops.h, computed there. Gradients are added up on the device, over passes
 // and over slots; the host gets their sum.
 //
-// The operations and their arguments are the CPU's, so the bits are those of its AVX2 kernels. Latent attention is not
-// trained here yet.
+// The operations and their arguments are the CPU's, so the bits are those of its AVX2 kernels. Forward in
+// device_tape.cpp, backward in device_tape_backward.cpp, of latent attention in device_tape_latent.cpp.
 //
 // Thread safety: none.
 #pragma once
@@ -131,10 +131,25 @@ class Tape::DevicePass final : private DeviceTapeStream, public model::DeviceLay
   Status add_more_grad_states(int rows);
   Status norm_backward(const Record& record, Element* grad_out, Element* grad_x, bool accumulate);
   Status linear_backward(const Record& record, Element* grad_out);
+  // Columns of all rows of a matrix.
+  struct Columns {
+    Element* data = nullptr;
+    int64_t stride = 0;
+    int count = 0;
+  };
+  // target [outputs][inputs] += the transpose of grad_out times x.
+  Status add_gradient(kernels::OnDevice<float>* target, const Columns& x, const Columns& grad_out);
   Status add_weight_gradient(int weight, Element* x, int inputs, Element* grad_out, int stride);
-  Status input_gradient(int weight, Element* grad_out, int stride, int inputs, Element* residual, Element* out);
+  Status input_gradient(int weight, Element* grad_out, int stride, Element* residual, const Columns& out);
+  // Columns of rows, of one group after the other.
+  Status copy_columns(const Columns& from, size_t from_group, Element* to, size_t to_stride, size_t to_group,
+                      int groups);
   Status head_norm_backward(const Record& record);
+  Status head_norm_backward(int weight, Element* x, Element* grad, int64_t stride, float epsilon, int heads,
+                            int head_size);
   Status attention_backward(const Record& record);
+  Status project_values_backward(const Record& record);
+  Status expand_latents_backward(const Record& record);
   Status combine_backward(const Record& record);
   Status grouped_linear_backward(const Record& record);
   Status dispatch_backward(const Record& record);
@@ -147,8 +162,9 @@ class Tape::DevicePass final : private DeviceTapeStream, public model::DeviceLay
   bool have_residual_grad_ = false;
   DeviceArena arena_;
   std::vector<Record> records_;
-  std::vector<kernels::DeviceBuffer<float>> log_sums_;  // of each layer
-  std::vector<model::DeviceRoutes> routes_;             // of each layer with experts
+  std::vector<kernels::DeviceBuffer<float>> log_sums_;     // of each layer
+  std::vector<model::DeviceLatentQueries<bf16>> latents_;  // of each layer, where attention is latent
+  std::vector<model::DeviceRoutes> routes_;                // of each layer with experts
   size_t routes_used_ = 0;
   Sent<int32_t> given_ids_;                       // of the pass at hand, where experts are given
   kernels::DeviceBuffer<int32_t> given_changed_;  // [layers][rows]
@@ -183,6 +199,7 @@ class Tape::DevicePass final : private DeviceTapeStream, public model::DeviceLay
   kernels::OnDevice<float>* gradients_ = nullptr;  // of the pass at hand
   kernels::DeviceBuffer<bf16> scratch_, dispatched_, matrix_, transposed_;
   kernels::DeviceBuffer<bf16> grad_residual_, grad_branch_, grad_wide_, grad_dispatched_, grad_logits_;
+  kernels::DeviceBuffer<bf16> grad_spare_, grad_queries_, grad_latents_;
 };
 
 }  // namespace tandem::trainer

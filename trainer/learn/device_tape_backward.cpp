@@ -227,6 +227,10 @@ Status Tape::DevicePass::backward(const Record& r) {
       return head_norm_backward(r);
     case kAttention:
       return attention_backward(r);
+    case kExpandLatents:
+      return expand_latents_backward(r);
+    case kProjectValues:
+      return project_values_backward(r);
     case kSwiglu:
       return stream_->run(
           TandemCudaSwigluBackward{.gate_up = address(r.in.data),
@@ -240,9 +244,6 @@ Status Tape::DevicePass::backward(const Record& r) {
       return grouped_linear_backward(r);
     case kCombine:
       return combine_backward(r);
-    case kExpandLatents:
-    case kProjectValues:
-      break;  // refused when the pass was made
   }
   return {};
 }
@@ -287,19 +288,23 @@ auto Tape::DevicePass::multiplied_input_of(const Record& r) -> Result<Element*> 
   return multiplied_by(r.weight, x);
 }
 
-Status Tape::DevicePass::add_weight_gradient(int weight, Element* x, int inputs, Element* grad_out, int stride) {
-  return stream_->run(TandemCudaGemm{.a = address(grad_out),
+Status Tape::DevicePass::add_gradient(OnDevice<float>* target, const Columns& x, const Columns& grad_out) {
+  return stream_->run(TandemCudaGemm{.a = address(grad_out.data),
                                      .a_row_stride = 1,
-                                     .a_k_stride = stride,
-                                     .b = address(x),
+                                     .a_k_stride = grad_out.stride,
+                                     .b = address(x.data),
                                      .b_row_stride = 1,
-                                     .b_k_stride = inputs,
-                                     .out_float = address(grad_of(weight)),
-                                     .out_stride = inputs,
+                                     .b_k_stride = x.stride,
+                                     .out_float = address(target),
+                                     .out_stride = x.count,
                                      .accumulate = 1,
-                                     .m = layout_.parameters[weight].rows,
-                                     .n = inputs,
+                                     .m = grad_out.count,
+                                     .n = x.count,
                                      .k = rows_});
+}
+
+Status Tape::DevicePass::add_weight_gradient(int weight, Element* x, int inputs, Element* grad_out, int stride) {
+  return add_gradient(grad_of(weight), {x, inputs, inputs}, {grad_out, stride, layout_.parameters[weight].rows});
 }
 
 auto Tape::DevicePass::matrix_of(int parameter) -> Result<Element*> {
@@ -324,19 +329,19 @@ auto Tape::DevicePass::matrix_of(int parameter) -> Result<Element*> {
 }
 
 // grad_out [rows][outputs] times the matrix as it lies, [outputs][inputs].
-Status Tape::DevicePass::input_gradient(int weight, Element* grad_out, int stride, int inputs, Element* residual,
-                                        Element* out) {
+Status Tape::DevicePass::input_gradient(int weight, Element* grad_out, int stride, Element* residual,
+                                        const Columns& out) {
   return stream_->run(TandemCudaGemm{.a = address(grad_out),
                                      .a_row_stride = stride,
                                      .a_k_stride = 1,
                                      .b = address(TRY(matrix_of(weight))),
                                      .b_row_stride = 1,
-                                     .b_k_stride = inputs,
+                                     .b_k_stride = out.count,
                                      .residual = residual ? address(residual) : nullptr,
-                                     .out = address(out),
-                                     .out_stride = inputs,
+                                     .out = address(out.data),
+                                     .out_stride = out.stride,
                                      .m = rows_,
-                                     .n = inputs,
+                                     .n = out.count,
                                      .k = layout_.parameters[weight].rows});
 }
 
@@ -354,26 +359,32 @@ Status Tape::DevicePass::linear_backward(const Record& r, Element* grad_out) {
   if (learns(r.weight))
     TRY(add_weight_gradient(r.weight, TRY(multiplied_input_of(r)), r.in.columns, grad_out, r.out.columns));
   Element* const out = TRY(grown(*stream_, grad_branch_, static_cast<size_t>(rows_) * r.in.columns));
-  return input_gradient(r.weight, grad_out, r.out.columns, r.in.columns, nullptr, out);
+  return input_gradient(r.weight, grad_out, r.out.columns, nullptr, {out, r.in.columns, r.in.columns});
+}
+
+Status Tape::DevicePass::head_norm_backward(int weight, Element* x, Element* grad, int64_t stride, float epsilon,
+                                            int heads, int head_size) {
+  const auto scratch =
+      TRY(stream_->workspace(stream_->functions().head_norm_backward_workspace(rows_, heads, head_size)));
+  return stream_->run(TandemCudaHeadNormBackward{.x = address(x),
+                                                 .grad = address(grad),
+                                                 .stride = stride,
+                                                 .weight = address(weights_->values<bf16>(weight)),
+                                                 .grad_weight = address(TRY(grad_of_norm(weight))),
+                                                 .epsilon = epsilon,
+                                                 .rows = rows_,
+                                                 .heads = heads,
+                                                 .head_size = head_size,
+                                                 .workspace = scratch.memory,
+                                                 .workspace_bytes = scratch.bytes});
 }
 
 Status Tape::DevicePass::head_norm_backward(const Record& r) {
   const int query = shape_.heads * shape_.head_size;
   for (const auto& [start, weight, heads] :
        {std::tuple{0, r.weight, shape_.heads}, std::tuple{query, r.second_weight, shape_.kv_heads}}) {
-    const auto scratch =
-        TRY(stream_->workspace(stream_->functions().head_norm_backward_workspace(r.in.rows, heads, shape_.head_size)));
-    TRY(stream_->run(TandemCudaHeadNormBackward{.x = address(beyond(r.in.data, start)),
-                                                .grad = address(beyond(grad_wide_.data(), start)),
-                                                .stride = r.in.columns,
-                                                .weight = address(weights_->values<bf16>(weight)),
-                                                .grad_weight = address(TRY(grad_of_norm(weight))),
-                                                .epsilon = static_cast<float>(config_.norm_epsilon),
-                                                .rows = r.in.rows,
-                                                .heads = heads,
-                                                .head_size = shape_.head_size,
-                                                .workspace = scratch.memory,
-                                                .workspace_bytes = scratch.bytes}));
+    TRY(head_norm_backward(weight, beyond(r.in.data, start), beyond(grad_wide_.data(), start), r.in.columns,
+                           static_cast<float>(config_.norm_epsilon), heads, shape_.head_size));
   }
   return {};
 }
@@ -381,7 +392,10 @@ Status Tape::DevicePass::head_norm_backward(const Record& r) {
 Status Tape::DevicePass::attention_backward(const Record& r) {
   const kernels::AttentionShape shape = model::attention_shape(config_, r.layer);
   const int64_t stride = r.in.columns;
-  Element* const grad = TRY(grown(*stream_, grad_wide_, static_cast<size_t>(rows_) * stride));
+  // Values that are columns of the keys have their gradient behind that of the keys.
+  const int grad_values = columns_.keys + shape_.kv_heads * shape_.head_size;
+  const int64_t grad_stride = grad_values + int64_t{shape_.kv_heads} * shape_.values();
+  Element* const grad = TRY(grown(*stream_, grad_wide_, static_cast<size_t>(rows_) * grad_stride));
   const auto scratch = TRY(stream_->workspace(stream_->functions().attention_backward_workspace(rows_, shape.heads)));
   TRY(stream_->run(TandemCudaAttentionBackward{.queries = address(r.in.data),
                                                .keys = address(beyond(r.in.data, columns_.keys)),
@@ -392,8 +406,8 @@ Status Tape::DevicePass::attention_backward(const Record& r) {
                                                .log_sum = address(log_sums_[r.layer].data()),
                                                .grad_queries = address(grad),
                                                .grad_keys = address(beyond(grad, columns_.keys)),
-                                               .grad_values = address(beyond(grad, columns_.values)),
-                                               .grad_stride = stride,
+                                               .grad_values = address(beyond(grad, grad_values)),
+                                               .grad_stride = grad_stride,
                                                .runs = address(runs_.data()),
                                                .row_run = address(row_run_.data()),
                                                .paths = address(paths_.data()),
@@ -406,7 +420,7 @@ Status Tape::DevicePass::attention_backward(const Record& r) {
                                                .value_size = shape.values(),
                                                .workspace = scratch.memory,
                                                .workspace_bytes = scratch.bytes}));
-  return turn(grad, stride, positions_.data(), rows_, true);
+  return turn(grad, grad_stride, positions_.data(), rows_, true);
 }
 
 Status Tape::DevicePass::combine_backward(const Record& r) {
@@ -498,8 +512,8 @@ Status Tape::DevicePass::dispatch_backward(const Record& r) {
                                            .experts = experts.count,
                                            .top_k = experts.top_k}));
   if (learns(r.weight)) TRY(add_weight_gradient(r.weight, TRY(input_of(r)), width, grad_logits, experts.count));
-  return input_gradient(r.weight, grad_logits, experts.count, width, from_experts,
-                        TRY(grown(*stream_, grad_branch_, count)));
+  return input_gradient(r.weight, grad_logits, experts.count, from_experts,
+                        {TRY(grown(*stream_, grad_branch_, count)), width, width});
 }
 
 }  // namespace tandem::trainer

@@ -33,8 +33,8 @@ class Tape {
   // `format` is that of the weights.
   Tape(const model::ModelConfig& config, int max_positions, model::WeightFormat format = model::WeightFormat::kBf16);
   ~Tape();
-  // On a device that is not the host, for weights like these, of which passes read `wire` alone. Its bits are those of
-  // AVX2. kUnfit for float32 and latent attention, which the CPU alone trains.
+  // On a device that is not the host, for weights like these, of which passes read `wire` alone. The bits of its
+  // `exact` kernels are those of AVX2. kUnfit for float32, whose passes run on the CPU alone.
   static Result<std::unique_ptr<Tape>> on_device(const kernels::Device& device, const model::Weights& like,
                                                  int max_positions);
 
