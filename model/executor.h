@@ -171,6 +171,12 @@ class Executor {
   virtual Status flip(std::unique_ptr<StagedWeights> staged) = 0;
   // kNotFound where nothing was flipped, or the memory of the version before was taken by `stage`.
   virtual Status roll_back() = 0;
+
+  // Gives the memory of pages, and of the version before the live one, back to the device until `wake`; what was in it
+  // is lost. No plan is under way, and none is submitted meanwhile. Nothing where pages are memory of the host.
+  virtual Status sleep() { return {}; }
+  // kExhausted where others have the memory now; it can be called again then.
+  virtual Status wake() { return {}; }
 };
 
 struct ExecutorSettings {

@@ -27,7 +27,8 @@ void Worker::introduce(wire::Hello::Builder hello) {
 
 Status Worker::run(const std::atomic<bool>& stop) {
   while (!stop && !stopped_) {
-    const bool busy = !engine_.idle();
+    TRY(take_turns());
+    const bool busy = !engine_.asleep() && !engine_.idle();
     if (!busy) {
       std::vector<wire::Socket*> sockets = {&link_.socket(), &trainer_, &peers_};
       env_.end_unused(env_load());
@@ -37,11 +38,13 @@ Status Worker::run(const std::atomic<bool>& stop) {
       idle_seconds_ += to_seconds(clock_.now() - before);
     }
     receive();
-    feed_.tick(trainer_);
-    TRY(take_weights());
+    if (!engine_.asleep()) {
+      feed_.tick(trainer_);
+      TRY(take_weights());
+    }
     tick();
     pull();
-    if (!engine_.idle()) {
+    if (!engine_.asleep() && !engine_.idle()) {
       auto sampled = TRY(engine_.step());
       for (SampledToken& token : sampled) record(token);
     }
@@ -64,6 +67,22 @@ void Worker::let_go() {
     wire::wait(sockets, 50ms);
     receive();  // a sandbox that was on its way is let go of, too
   }
+}
+
+Status Worker::take_turns() {
+  if (!turns_) return {};
+  if (!engine_.asleep()) {
+    if (!turns_->is_wanted()) return {};
+    for (SampledToken& token : TRY(engine_.sleep())) record(token);
+    turns_->sleep();
+    ++sleeps_;
+    return {};
+  }
+  if (!turns_->wake()) return {};
+  const Status woken = engine_.wake();
+  if (woken.ok() || woken.code() != Code::kExhausted) return woken;
+  turns_->sleep();  // what others have of the device may be free soon
+  return {};
 }
 
 Status Worker::take_weights() {
@@ -129,7 +148,7 @@ Episode::Settings Worker::episode_settings(const std::string& kind) const {
 std::string Worker::doing() const {
   std::map<Waiting, int> counts;
   for (const auto& [id, e] : episodes_) ++counts[e.waiting()];
-  std::string text = engine_.idle() ? "waiting" : "sampling";
+  std::string text = engine_.asleep() ? "asleep while a step trains" : engine_.idle() ? "waiting" : "sampling";
   for (const auto& [waiting, count] : counts) text += fmt::format(", {} for {}", count, to_string(waiting));
   return episodes_.empty() ? "waiting for episodes" : text;
 }
@@ -154,6 +173,7 @@ Json Worker::metrics() const {
           {"fetch_seconds", fetch_seconds_},
           {"prepare_seconds", prepare_seconds_},
           {"swaps", swaps_},
+          {"sleeps", sleeps_},
           {"pause_ms", last_pause_ms_},
           {"max_pause_ms", max_pause_ms_},
           {"received_bytes", received_bytes_},
@@ -175,6 +195,11 @@ Status run_worker(const WorkerSettings& settings, const Clock& clock, const std:
     held.hold(0, weights->wire(), threads);
   }
   if (settings.place.device.on_cpu()) weights->give_back_flat();
+  std::optional<Turns> turns;
+  if (!settings.turns.empty()) {
+    turns = TRY(Turns::open(settings.turns));
+    TRY(turns->wake_when_free());
+  }
   auto engine = TRY(Engine::create(weights, 0, settings.place, settings.engine));
   weights.reset();
   zmq::context_t context;
@@ -200,7 +225,7 @@ Status run_worker(const WorkerSettings& settings, const Clock& clock, const std:
   wire::CoordinatorLink link(std::move(coordinator), clock,
                              [&self](wire::Hello::Builder hello) { self->introduce(hello); });
   Worker worker(settings, clock, std::move(engine), std::move(conversation), std::move(link), std::move(trainer),
-                std::move(env), std::move(peers), context, std::move(held));
+                std::move(env), std::move(peers), context, std::move(held), std::move(turns));
   self = &worker;
   return worker.run(stop);
 }

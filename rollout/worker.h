@@ -38,6 +38,7 @@ struct WorkerSettings {
   EngineSettings engine;
   ConversationSettings conversation;
   model::Place place;           // where it computes
+  fs::path turns = {};          // as TrainerSettings::turns: asleep while a step trains; empty: never
   int max_new_tokens = 128;     // of a turn
   envs::Compaction compaction;  // of the run's harness profile
   HintSettings hint = {};       // that trajectories have

@@ -50,7 +50,8 @@ void Worker::receive() {
     auto message = trainer_.receive();
     if (!message) break;
     const auto body = message->body();
-    if (body.isWeightsManifest()) feed_.on_manifest(body.getWeightsManifest());
+    // Weights that come take memory of the device; the feed asks for them again.
+    if (body.isWeightsManifest() && !engine_.asleep()) feed_.on_manifest(body.getWeightsManifest());
     if (body.isChunk()) feed_.on_chunk(*message);
     if (body.isTrajectoryAck()) {
       const EpisodeKey key = key_of(body.getTrajectoryAck());

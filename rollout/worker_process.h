@@ -5,6 +5,7 @@
 
 #include <map>
 
+#include "base/turns.h"
 #include "rollout/agent/conversation.h"
 #include "rollout/books/lease.h"
 #include "rollout/env_lines.h"
@@ -19,7 +20,7 @@ class Worker {
  public:
   Worker(const WorkerSettings& settings, const Clock& clock, Engine engine, Conversation conversation,
          wire::CoordinatorLink link, wire::Socket trainer, EnvLines env, wire::Socket peers, zmq::context_t& context,
-         weights_sync::Held held)
+         weights_sync::Held held, std::optional<Turns> turns)
       : settings_(settings),
         clock_(clock),
         engine_(std::move(engine)),
@@ -29,6 +30,7 @@ class Worker {
         env_(std::move(env)),
         peers_(std::move(peers)),
         context_(context),
+        turns_(std::move(turns)),
         feed_(std::move(held), settings.chunk_window, settings.place.threads, clock,
               [this] { return engine_.stage_weights(); }) {}
 
@@ -37,6 +39,8 @@ class Worker {
 
  private:
   // ---- worker.cpp: weights, leases, what is told about it ----
+  // Sleeps while the trainer has the device, and wakes afterwards.
+  Status take_turns();
   Status take_weights();
   // Releases all episodes; the coordinator gives them to others when this process is lost.
   void let_go();
@@ -106,13 +110,15 @@ class Worker {
   EnvLines env_;
   wire::Socket peers_;
   zmq::context_t& context_;
+  std::optional<Turns> turns_;                   // at the device, with the trainer
   std::map<std::string, wire::Socket> thieves_;  // lines to other rollouts, by address
   WeightsFeed feed_;
   // Sandboxes, by server and lease, that went to other rollouts with their episodes; the newest.
   static constexpr size_t kMostHandedSandboxes = 4096;
   std::map<EpisodeKey, std::pair<int, uint64_t>> handed_sandboxes_;
   std::map<uint64_t, Episode> episodes_;
-  uint64_t finished_ = 0, swaps_ = 0, received_bytes_ = 0, handed_over_ = 0, handed_over_running_ = 0, taken_ = 0;
+  uint64_t finished_ = 0, swaps_ = 0, sleeps_ = 0, received_bytes_ = 0, handed_over_ = 0, handed_over_running_ = 0,
+           taken_ = 0;
   uint32_t credits_announced_ = UINT32_MAX;
   Time next_env_check_{};
   bool stopped_ = false;

@@ -88,6 +88,7 @@ struct RunConfig {
   struct {
     int workers = 2;
     std::vector<std::string> devices;
+    bool sleep_while_training = false;
     int slots = 32;
     int threads = 0;
     int max_tokens = 1024;

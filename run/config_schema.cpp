@@ -159,6 +159,9 @@ Schema schema_of(RunConfig& c) {
   s.add("rollout.workers", c.rollout.workers, "Engines, each a process", 1, 256);
   s.add("rollout.devices", c.rollout.devices,
         "Where the engines compute, in turn, as [cuda:0, cuda:1]; empty: all on `device`");
+  s.add("rollout.sleep_while_training", c.rollout.sleep_while_training,
+        "Engines on the trainer's GPU give back the memory of keys and values while a step trains, and the trainer its "
+        "own between steps, so that both fit; nothing is sampled there meanwhile");
   s.add("rollout.slots", c.rollout.slots, "Sequences that one engine samples at once", 1, 4096);
   s.add("rollout.threads", c.rollout.threads, "Threads of one engine; 0: an equal share of the cores", 0, 1024);
   s.add("rollout.max_tokens", c.rollout.max_tokens, "Longest episode in tokens", 64, 1e6);

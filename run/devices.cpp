@@ -27,6 +27,11 @@ std::optional<std::string> bits_of(const Device& device) {
 
 }  // namespace
 
+bool RoleDevices::is_shared(int rank) const {
+  const Device& engine = rollout(rank);
+  return !trainer.on_cpu() && engine.kind == trainer.kind && engine.index == trainer.index;
+}
+
 Result<RoleDevices> devices_of(const RunConfig& config) {
   RoleDevices devices;
   const bool own = !config.trainer.device.empty();
@@ -59,6 +64,21 @@ Status find_devices(const RunConfig& config) {
   if (config.run.hosts.empty()) all.insert(all.end(), devices.rollouts.begin(), devices.rollouts.end());
   for (const Device& device : all) TRY(kernels::find_device(device));
   return {};
+}
+
+Status check_sleep(const RunConfig& config) {
+  if (!config.rollout.sleep_while_training) return {};
+  if (!config.run.hosts.empty())
+    return Status::invalid("trainer and engines take turns on one machine, and the run has run.hosts")
+        .at("rollout.sleep_while_training");
+  const RoleDevices devices = TRY(devices_of(config));
+  for (int rank = 0; rank < config.rollout.workers; ++rank) {
+    if (devices.is_shared(rank)) return {};
+  }
+  return Status::invalid(fmt::format("no engine computes on a GPU that is the trainer's, which is {}",
+                                     kernels::to_string(devices.trainer)))
+      .at("rollout.sleep_while_training")
+      .hint("leave it off, or give trainer and engines one device");
 }
 
 }  // namespace tandem::run

@@ -27,6 +27,7 @@ Result<Json> memory_of(const RunConfig& config, const model::ModelConfig& model)
       TRY(trainer::Learner::memory_of(model, format, optimizer, trainer::any_part(algorithm, trainer::needs_reference),
                                       config.trainer.ranks, teacher ? &*teacher : nullptr, on_device));
   const auto rollout = TRY(model::Weights::memory_of(model, false, format));
+  const bool sleeps = config.rollout.sleep_while_training;
   const rollout::EngineSettings engine{.slots = config.rollout.slots, .max_tokens = config.rollout.max_tokens};
   const size_t routes = config.trainer.replay_routes
                             ? rollout::RoutePages::bytes_of(model::route_shape(model), rollout::pages_of(engine))
@@ -50,11 +51,11 @@ Result<Json> memory_of(const RunConfig& config, const model::ModelConfig& model)
                 {"reference model", learner.reference},
                 {"teacher", learner.teacher + teacher_pass},
                 {"published version", weights.wire > 0 ? weights.wire : weights.flat},
-                {"activations of one pass, at most", pass}}},
+                {sleeps ? "activations of one pass, while a step trains" : "activations of one pass, at most", pass}}},
               {"rollout (each)",
                {{"weights, live", rollout.all() - rollout.returned},
                 {"weights, coming", rollout.all()},
-                {"keys and values",
+                {sleeps ? "keys and values, but while a step trains" : "keys and values",
                  model::KvPool::page_bytes_of(model, format) * static_cast<size_t>(rollout::pages_of(engine))},
                 {"routes of their positions", routes}}}};
 }

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <thread>
 
+#include "trainer/device_turns.h"
 #include "trainer/learn/checkpoints.h"
 #include "trainer/learn/teacher.h"
 #include "trainer/team.h"
@@ -70,6 +71,7 @@ class Share {
     TRY(learner.prepare(settings_.algorithm));
     if (!settings_.teacher.empty())
       TRY(learner.keep_teacher(TRY(load_teacher(settings_.teacher, settings_.model, settings_.format))));
+    auto turns = TRY(turns_at(settings_.turns));
     learner.use(TRY(functions_of_run(settings_.algorithm, settings_.run_dir)));
     while (!leaving_) {
       set_doing("waiting for a batch", static_cast<uint64_t>(learner.steps()));
@@ -80,7 +82,7 @@ class Share {
           break;
         case Order::Kind::kTrain: {
           set_doing(fmt::format("training step {}", order.version + 1), order.version);
-          TRY(learner.reinforce(order.samples, settings_.algorithm, order.version));
+          TRY(reinforce_in_turn(turns, learner, order.samples, settings_.algorithm, order.version));
           count(train_seconds_, start);
           break;
         }

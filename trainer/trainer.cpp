@@ -10,6 +10,7 @@
 
 #include "base/work_queue.h"
 #include "rollout/books/trajectory.h"
+#include "trainer/device_turns.h"
 #include "trainer/learn/checkpoints.h"
 #include "trainer/learn/teacher.h"
 #include "trainer/publisher.h"
@@ -35,13 +36,14 @@ constexpr size_t kReceivedBytes = size_t{256} << 20;  // of trajectories that wa
 
 class Trainer {
  public:
-  Trainer(const TrainerSettings& settings, const Clock& clock, Ranks ranks, Learner learner,
+  Trainer(const TrainerSettings& settings, const Clock& clock, Ranks ranks, Learner learner, std::optional<Turns> turns,
           std::optional<Demonstrations> demonstrations, TrajectoryStore store, StandbyCopies copies,
           wire::Socket rollouts, wire::CoordinatorLink link)
       : settings_(settings),
         clock_(clock),
         ranks_(std::move(ranks)),
         learner_(std::move(learner)),
+        turns_(std::move(turns)),
         demonstrations_(std::move(demonstrations)),
         store_(std::move(store)),
         copies_(std::move(copies)),
@@ -279,7 +281,8 @@ class Trainer {
                 .version = loaded.step - 1,
                 .samples = std::move(loaded.samples)};
     TRY(say(ranks_, order));
-    if (order.kind == Order::Kind::kTrain) return learner_.reinforce(order.samples, settings_.algorithm, order.version);
+    if (order.kind == Order::Kind::kTrain)
+      return reinforce_in_turn(turns_, learner_, order.samples, settings_.algorithm, order.version);
     learner_.skip();
     return StepMetrics{};
   }
@@ -358,6 +361,7 @@ class Trainer {
   const Clock& clock_;
   Ranks ranks_;  // the compute thread's
   Learner learner_;
+  std::optional<Turns> turns_;  // the compute thread's
   const std::string numerics_id_ = learner_.numerics_id();
   const std::optional<Demonstrations> demonstrations_;  // the compute thread's
   TrajectoryStore store_;                               // the storage thread's
@@ -432,6 +436,7 @@ Status run_trainer(const TrainerSettings& settings, const Clock& clock, const st
   learner.use(TRY(functions_of_run(settings.algorithm, settings.run_dir)));
   for (const char* folder : {"checkpoints", "export"}) sweep_unfinished(settings.run_dir / folder);
   TRY(go_on_from_checkpoint(settings.run_dir, ranks, learner));
+  auto turns = TRY(turns_at(settings.turns));
   auto demonstrations = TRY(read_demonstrations(settings.run_dir, settings.algorithm, learner.weights().config()));
   auto store = TRY(TrajectoryStore::open(settings.run_dir / "trajectories"));
   StandbyCopies copies(settings.run_dir, settings.standby);
@@ -443,8 +448,8 @@ Status run_trainer(const TrainerSettings& settings, const Clock& clock, const st
   Trainer* self = nullptr;
   wire::CoordinatorLink link(std::move(coordinator), clock,
                              [&self](wire::Hello::Builder hello) { self->introduce(hello); });
-  Trainer trainer(settings, clock, std::move(ranks), std::move(learner), std::move(demonstrations), std::move(store),
-                  std::move(copies), std::move(rollouts), std::move(link));
+  Trainer trainer(settings, clock, std::move(ranks), std::move(learner), std::move(turns), std::move(demonstrations),
+                  std::move(store), std::move(copies), std::move(rollouts), std::move(link));
   self = &trainer;
   return trainer.run(stop);
 }

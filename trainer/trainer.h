@@ -43,7 +43,9 @@ struct TrainerSettings {
   fs::path teacher = {};         // of algorithm.teacher; empty: none
   std::string teacher_key = {};  // of the endpoint of algorithm.teacher; empty: none
   model::Place place;            // where it computes
-  int steps = 0;                 // of the run: after the last one the model is exported
+  // Whose turn the device is, where engines there sleep while a step trains; empty: they do not.
+  fs::path turns = {};
+  int steps = 0;  // of the run: after the last one the model is exported
   int checkpoint_every = 25;
   int measured_every = 0;       // as tasks.heldout_every: after these steps there is a checkpoint, too
   size_t kept_checkpoints = 2;  // the newest

@@ -84,6 +84,7 @@ Result<int> run_role(const RoleOptions& options) {
   if (const auto known = lines.known(self))
     TRY(directory.put(self, {.address = *known, .host = lines.host(), .epoch = identity.epoch}));
 
+  const fs::path turns = layout.socket_folder() / "device-turns";
   const auto standby = TRY(run::replicator_of(config, layout, options.run_dir, self, identity.epoch));
   if (self.role == wire::Role::kCoordinator) {
     const auto judge = TRY(run::group_judge_of_run(config, options.run_dir));
@@ -132,6 +133,7 @@ Result<int> run_role(const RoleOptions& options) {
         .teacher = algorithm.teacher.path.empty() ? fs::path() : layout.teacher(),
         .teacher_key = teacher_key,
         .place = {.device = devices.trainer, .threads = t.threads > 0 ? t.threads : std::max(1, cores() / t.ranks)},
+        .turns = config.rollout.sleep_while_training ? turns : fs::path(),
         .steps = config.run.steps,
         .checkpoint_every = t.checkpoint_every,
         .measured_every = config.tasks.heldout > 0 ? config.tasks.heldout_every : 0,
@@ -171,6 +173,7 @@ Result<int> run_role(const RoleOptions& options) {
                                         .record_routes = config.trainer.replay_routes},
                              .conversation = run::conversation_settings(config),
                              .place = {.device = devices.rollout(self.rank), .threads = threads},
+                             .turns = r.sleep_while_training && devices.is_shared(self.rank) ? turns : fs::path(),
                              .max_new_tokens = r.max_new_tokens,
                              .compaction = profile.compaction,
                              .hint = run::hint_settings(config),

@@ -148,6 +148,7 @@ Status check_start(RunStart& start) {
   }
   start.topology = TRY(run::topology_of(config));
   TRY(run::find_devices(config));
+  TRY(run::check_sleep(config));
   start.memory_needed = run::memory_need_here(start.memory, start.topology);
   start.memory_here = memory_room();
   start.memory_lack = run::memory_warning_of(start.memory_needed, start.memory_here, address_space_limit());

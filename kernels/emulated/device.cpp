@@ -13,7 +13,7 @@ constexpr size_t kMostWaiting = 100'000;  // pieces of work of a stream that nob
 
 Device::Device(int index, const Settings& settings)
     : settings_(settings),
-      memory_(index, settings.memory),
+      memory_(index, settings.memory, settings.shared),
       threads_(static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 8u))),
       random_(settings.seed.value_or(0) + static_cast<uint64_t>(index)) {}
 

@@ -1,5 +1,6 @@
 #include "kernels/emulated/memory.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 #include <charconv>
 #include <cstring>
 #include <mutex>
+#include <string>
 
 namespace tandem::kernels::emulated {
 
@@ -59,7 +61,8 @@ void watch_faults() {
 
 }  // namespace
 
-Memory::Memory(int device, size_t bytes) : device_(device), bytes_(bytes) {
+Memory::Memory(int device, size_t bytes, uint64_t shared) : device_(device), bytes_(bytes) {
+  if (shared > 0) share(shared);
   void* const start = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (start == MAP_FAILED) return;
   start_ = static_cast<char*>(start);
@@ -68,7 +71,21 @@ Memory::Memory(int device, size_t bytes) : device_(device), bytes_(bytes) {
   watch_faults();
 }
 
+// Where it cannot be had each process has the bytes for itself.
+void Memory::share(uint64_t number) {
+  const std::string name = "/tandem-emulated-" + std::to_string(number) + "-" + std::to_string(device_);
+  const int file = ::shm_open(name.c_str(), O_RDWR | O_CREAT, 0600);
+  if (file < 0) return;
+  if (::ftruncate(file, sizeof(*used_)) == 0) {
+    void* const at = ::mmap(nullptr, sizeof(*used_), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (at != MAP_FAILED) used_ = static_cast<std::atomic<uint64_t>*>(at);
+  }
+  ::close(file);
+}
+
 Memory::~Memory() {
+  for (const auto& [offset, size] : buffers_) *used_ -= size;
+  if (used_ != &own_used_) ::munmap(used_, sizeof(*used_));
   mapped[device_].start = nullptr;
   if (start_ != nullptr) ::munmap(start_, bytes_);
 }
@@ -82,8 +99,11 @@ void* Memory::allocate(size_t bytes) {
     at = offset + size;
   }
   if (wanted > bytes_ - at) return nullptr;
+  if ((*used_ += wanted) > bytes_) {
+    *used_ -= wanted;
+    return nullptr;
+  }
   buffers_.emplace(at, wanted);
-  used_ += wanted;
   const Opened opened(*this);
   std::memset(start_ + at, 0xff, wanted);
   return start_ + at;
@@ -94,7 +114,7 @@ bool Memory::free(void* memory) {
   if (found == buffers_.end()) return false;
   const Opened opened(*this);
   std::memset(start_ + found->first, 0xff, found->second);
-  used_ -= found->second;
+  *used_ -= found->second;
   buffers_.erase(found);
   return true;
 }

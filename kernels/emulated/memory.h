@@ -7,14 +7,19 @@
 // Thread safety: none; the device holds a lock.
 #pragma once
 
+#include <algorithm>
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <map>
 
 namespace tandem::kernels::emulated {
 
 class Memory {
  public:
-  Memory(int device, size_t bytes);
+  // `shared`: a number above 0 of the processes that have the bytes of this device in common (/dev/shm counts what they
+  // hold). What a process that was killed held is lost for them.
+  Memory(int device, size_t bytes, uint64_t shared = 0);
   ~Memory();
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
@@ -23,7 +28,7 @@ class Memory {
   void* allocate(size_t bytes);
   // False: nothing was allocated there.
   bool free(void* memory);
-  size_t free_bytes() const { return bytes_ - used_; }
+  size_t free_bytes() const { return bytes_ - std::min<uint64_t>(bytes_, *used_); }
   size_t bytes() const { return bytes_; }
   // Whether all of these bytes lie in one buffer.
   bool holds(const void* memory, size_t bytes) const;
@@ -41,11 +46,13 @@ class Memory {
  private:
   friend class Opened;
   void allow(bool access);
+  void share(uint64_t number);
 
   const int device_;
   const size_t bytes_;
   char* start_ = nullptr;
-  size_t used_ = 0;
+  std::atomic<uint64_t> own_used_ = 0;
+  std::atomic<uint64_t>* used_ = &own_used_;  // or that of all processes
   int opened_ = 0;
   std::map<size_t, size_t> buffers_;  // bytes by offset
 };

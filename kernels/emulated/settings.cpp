@@ -41,6 +41,8 @@ std::optional<Settings> read_settings(std::string_view text) {
       settings.refuse_at = *value;
     else if (key == "graphs")
       settings.graphs = *value;
+    else if (key == "shared")
+      settings.shared = *value;
     else
       return {};
   }

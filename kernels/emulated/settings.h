@@ -15,6 +15,7 @@ struct Settings {
   uint64_t lose_at = 0;              // the kernel, counted from 1, at which the device is lost; 0: none
   uint64_t refuse_at = 0;            // the kernel whose launch fails; 0: none
   uint64_t graphs = UINT64_MAX;      // that there is memory for at once
+  uint64_t shared = 0;               // processes with the same number have the memory of a device in common; 0: none
 };
 
 // Nothing where the text is wrong.

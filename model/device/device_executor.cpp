@@ -38,7 +38,8 @@ class DeviceExecutor final : public Executor {
     auto made = std::unique_ptr<DeviceExecutor>(new DeviceExecutor(like, std::move(opened), settings.pages));
     made->weights_ = std::make_shared<DeviceWeights>(TRY(DeviceWeights::create(made->stream_, like)));
     TRY(made->weights_->upload(made->stream_, like.wire()));
-    made->pages_.emplace(TRY(DevicePages<T>::create(made->stream_, made->config_, settings.pages + 1)));
+    TRY(made->wake());
+    made->page_bytes_ = made->pages_->page_bytes();
     made->ops_.emplace(TRY(DeviceOps<T>::create(made->stream_, like, settings.max_positions)));
     return made;
   }
@@ -53,17 +54,20 @@ class DeviceExecutor final : public Executor {
   Status clear(std::span<const int> pages) override { return check_pages(pages, own_pages_); }
   Status copy(int from, int to) override {
     TRY(check_pages(std::array{from, to}, own_pages_));
+    TRY(check_awake());
     return pages_->copy(stream_, from, to);
   }
-  size_t page_bytes() const override { return pages_->page_bytes(); }
+  size_t page_bytes() const override { return page_bytes_; }
   Status save(std::span<const int> pages, std::span<std::byte> host) override {
     TRY(check_host_pages(pages, own_pages_, host.size(), page_bytes()));
+    TRY(check_awake());
     for (size_t i = 0; i < pages.size(); ++i)
       TRY(pages_->save(stream_, pages[i], host.subspan(i * page_bytes(), page_bytes())));
     return stream_.wait();
   }
   Status load(std::span<const std::byte> host, std::span<const int> pages) override {
     TRY(check_host_pages(pages, own_pages_, host.size(), page_bytes()));
+    TRY(check_awake());
     for (size_t i = 0; i < pages.size(); ++i)
       TRY(pages_->load(stream_, host.subspan(i * page_bytes(), page_bytes()), pages[i]));
     return stream_.wait();
@@ -78,6 +82,7 @@ class DeviceExecutor final : public Executor {
   }
 
   Result<Ticket> submit(Plan plan) override {
+    TRY(check_awake());
     TRY(check_plan(plan, config_.vocabulary, own_pages_, max_positions()));
     if (plan.routes && !route_shape(config_).any())
       return fail(Status::invalid("a plan asks for routes, and the model has no experts"));
@@ -135,8 +140,22 @@ class DeviceExecutor final : public Executor {
     return {};
   }
 
+  Status sleep() override {
+    if (!works_.empty()) return Status::invalid("a plan is under way, and the executor cannot sleep");
+    TRY(stream_.wait());
+    pages_.reset();
+    before_.reset();
+    return {};
+  }
+  Status wake() override {
+    if (!pages_) pages_.emplace(TRY(DevicePages<T>::create(stream_, config_, own_pages_ + 1)));
+    return {};
+  }
+
  private:
   using Tensor = typename DeviceOps<T>::Tensor;
+
+  Status check_awake() const { return pages_ ? Status() : Status::invalid("the executor sleeps, and has no pages"); }
 
   // A plan on its way, and the memory of the host for its arguments and answers, which outlives it.
   struct Work {
@@ -453,7 +472,8 @@ class DeviceExecutor final : public Executor {
   std::shared_ptr<DeviceWeights> weights_, before_;  // the live ones, and those before the last flip
   std::shared_ptr<DeviceWeights> computing_;         // of the plan that is being submitted
   const int own_pages_;                              // that plans may name
-  std::optional<DevicePages<T>> pages_;              // and one more, of rows of nobody
+  std::optional<DevicePages<T>> pages_;              // and one more, of rows of nobody; none while asleep
+  size_t page_bytes_ = 0;
   std::optional<DeviceOps<T>> ops_;
   std::map<Ticket, std::unique_ptr<Work>> works_;
   std::vector<std::unique_ptr<Work>> idle_;

@@ -300,6 +300,7 @@ Result<std::vector<Engine::Chunk>> Engine::schedule() {
 }
 
 Result<std::vector<SampledToken>> Engine::step() {
+  if (asleep_) return std::vector<SampledToken>();
   admit();
   const bool busy = !admitted_.empty();
   std::vector<Chunk> chunks;

@@ -189,6 +189,14 @@ class Engine {
   // Returns to the weights before the last swap. kNotFound where their memory was staged meanwhile.
   Status roll_back_weights();
 
+  // Gives the memory of keys and values back until `wake`. Collects the passes under way, and returns what they
+  // sampled. All keys and values are computed again afterwards, with the weights that are live then; turns that were to
+  // end with earlier ones go on with these. Steps do nothing meanwhile.
+  Result<std::vector<SampledToken>> sleep();
+  // kExhausted where others have the memory now; it can be called again then.
+  Status wake();
+  bool asleep() const { return asleep_; }
+
   bool knows(SequenceId id) const { return sequences_.contains(id); }
   bool idle() const { return running() == 0; }
   int running() const { return running_; }  // sequences in a turn, waiting ones included
@@ -373,7 +381,7 @@ class Engine {
   std::vector<Pass::RouteMove> route_moves_;  // since the last pass that was submitted
   Status routes_lost_;
   uint64_t turns_ = 0;
-  bool last_was_behind_ = false;
+  bool last_was_behind_ = false, asleep_ = false;
   std::map<SequenceId, Sequence> sequences_;  // ordered: schedules do not depend on hashing
   std::map<std::shared_ptr<const model::LiveAdapter>, HeldAdapter> adapters_;
   std::map<SequenceId, Sequence*> admitted_;  // turns that hold a slot

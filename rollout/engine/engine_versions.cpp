@@ -1,6 +1,9 @@
 // New weights in the engine, and what becomes of the turns that run.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "rollout/engine/engine.h"
 
 namespace tandem::rollout {
@@ -44,6 +47,21 @@ Status Engine::roll_back_weights() {
   TRY(executor_->roll_back());
   version_ = version_before_;
   recompute_all();
+  return {};
+}
+
+Result<std::vector<SampledToken>> Engine::sleep() {
+  std::vector<SampledToken> sampled;
+  while (!passes_.empty()) std::ranges::move(TRY(collect()), std::back_inserter(sampled));
+  recompute_all();
+  TRY(executor_->sleep());
+  asleep_ = true;
+  return sampled;
+}
+
+Status Engine::wake() {
+  TRY(executor_->wake());
+  asleep_ = false;
   return {};
 }
 

@@ -95,6 +95,21 @@ TEST_P(Executors, gives_the_logprobs_and_the_likeliest_tokens_that_are_asked_for
   EXPECT_LT(picked.picks.at(0), 0);
 }
 
+TEST_P(Executors, that_slept_say_the_same_and_have_no_pages_meanwhile) {
+  const auto executor = make();
+  const auto before = first_of(*executor);
+  const size_t bytes = executor->page_bytes();
+  ASSERT_TRUE(executor->sleep());
+  EXPECT_EQ(executor->page_bytes(), bytes);
+  if (std::string(GetParam()) != "cpu") {
+    const auto refused = executor->submit(prompt());
+    ASSERT_FALSE(refused);
+    EXPECT_NE(refused.error().to_string().find("sleeps"), std::string::npos);
+  }
+  ASSERT_TRUE(executor->wake());
+  EXPECT_TRUE(same(first_of(*executor), before));
+}
+
 TEST_P(Executors, an_adapter_that_is_not_attached_is_refused) {
   const auto executor = make();
   ASSERT_TRUE(executor->clear(kPages));

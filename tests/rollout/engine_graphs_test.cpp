@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "base/random.h"
+#include "kernels/device_stream.h"
 #include "rollout/engine/engine.h"
 #include "tests/model/emulated.h"
 #include "tests/model/graphs_variable.h"
@@ -20,6 +21,7 @@ struct Case {
   uint64_t seed = 0;
   EngineSettings settings;
   bool new_weights = false;
+  bool sleeps = false;
 };
 
 // Token, logprobs, version.
@@ -66,9 +68,10 @@ Played play(const Case& c) {
       EXPECT_TRUE((*room)->prepare(tiny_weights(1 + at % 3)->wire()));
       EXPECT_TRUE(engine->swap_weights(std::move(*room), at));
     }
-    const auto sampled = engine->step();
+    auto sampled = c.sleeps && at % 9 == 4 ? engine->sleep() : engine->step();
     EXPECT_TRUE(sampled) << sampled.error().to_string();
     if (!sampled) break;
+    if (at % 9 == 6 && engine->asleep()) EXPECT_TRUE(engine->wake());
     for (const auto& t : *sampled)
       played.said[t.sequence].emplace_back(t.token, t.logprob, t.sampling_logprob, t.version);
   }
@@ -96,6 +99,27 @@ TEST(EngineGraphs, an_engine_says_the_same_with_and_without_them) {
     EXPECT_EQ(with.said.size(), 14U);
     if (HasFailure()) return;
   }
+}
+
+// A little longer than a page, so that sequences share pages that sleep takes from them.
+TEST(EngineSleep, changes_no_token_and_gives_memory_back) {
+  const EngineSettings plain{.slots = 8, .max_tokens = 160, .prefill_tokens = 64};
+  EngineSettings drafting = plain;
+  drafting.speculation = Speculation::kNgram;
+  for (const EngineSettings& settings : {plain, drafting}) {
+    const auto awake = play({.seed = 4, .settings = settings});
+    EXPECT_EQ(play({.seed = 4, .settings = settings, .sleeps = true}).said, awake.said);
+  }
+  const model::Place place{.device = {.kind = kernels::Device::Kind::kEmulated, .index = 6}};
+  auto engine = Engine::create(tiny_weights(1), 0, place, plain);
+  ASSERT_TRUE(engine) << engine.error().to_string();
+  const auto stream = kernels::DeviceStream::open(place.device);
+  ASSERT_TRUE(stream) << stream.error().to_string();
+  const size_t before = stream->free_bytes();
+  ASSERT_TRUE(engine->sleep());
+  EXPECT_GT(stream->free_bytes(), before);
+  ASSERT_TRUE(engine->wake());
+  EXPECT_EQ(stream->free_bytes(), before);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/random.h"
+#include "kernels/device_stream.h"
 #include "model/routes.h"
 #include "tests/model/emulated.h"
 #include "tests/model/small_families.h"
@@ -319,6 +320,32 @@ TEST(DeviceTape, a_teacher_of_another_shape_says_the_same_there) {
     ASSERT_FALSE(got.metrics.empty());
     EXPECT_NE(got.metrics[0].of_loss.at("teacher_kl"), 0);
   }
+}
+
+TEST(DeviceTape, a_learner_that_gives_its_device_back_between_steps_learns_the_same) {
+  const auto config = model::small_model("llama");
+  const auto stream = kernels::DeviceStream::open(emulated(5).device);
+  ASSERT_TRUE(stream) << stream.error().to_string();
+  const size_t free = stream->free_bytes();
+  std::vector<Digest> learned;
+  for (const bool gives_back : {false, true}) {
+    auto learner = Learner::create(random_weights(config, model::WeightFormat::kBf16), emulated(5), {.slots = 4});
+    ASSERT_TRUE(learner) << learner.error().to_string();
+    ASSERT_TRUE(learner->keep_reference());
+    ASSERT_TRUE(learner->keep_teacher(random_weights(config, model::WeightFormat::kBf16)));
+    Algorithm algorithm;
+    algorithm.kl = {.estimator = Kl::Estimator::kK3, .coefficient = 0.1};
+    algorithm.teacher.weight = 0.1;
+    for (uint64_t step = 0; step < 3; ++step) {
+      const auto metrics = learner->reinforce(sampled(config), algorithm, step);
+      ASSERT_TRUE(metrics) << metrics.error().to_string();
+      EXPECT_LT(stream->free_bytes(), free);
+      if (gives_back) learner->give_back_device();
+      if (gives_back) EXPECT_EQ(stream->free_bytes(), free);
+    }
+    learned.push_back(learner->weights().digest());
+  }
+  EXPECT_EQ(learned[1], learned[0]);
 }
 
 TEST(DeviceTape, a_sample_longer_than_the_model_is_refused_as_on_a_cpu) {

@@ -98,6 +98,19 @@ Result<Learner> Learner::create(model::Weights weights, kernels::Stream stream, 
   return learner;
 }
 
+void Learner::give_back_device() {
+  if (!on_device_) return;
+  slot_sum_.reset();
+  tape_.reset();
+  teacher_tape_.reset();
+}
+
+Status Learner::take_device() {
+  tape_ = TRY(Tape::on_device(device_, *weights_, weights_->config().max_positions));
+  if (teacher_) teacher_tape_ = TRY(Tape::on_device(device_, *teacher_, teacher_->config().max_positions));
+  return {};
+}
+
 Status Learner::take_masters() {
   buffers_ = Buffers(specs_of(weights_->layout(), low_rank_.get(), shard_));
   if (low_rank_) {
@@ -230,6 +243,7 @@ Result<std::vector<Learner::Outcome>> Learner::accumulate(std::span<const Sample
     }
     if (owners_of_slots[slot] == ranks_.rank()) used[slot - first] = !places[slot].empty();
   }
+  if (!tape_) TRY(ranks_.agree(take_device()));
   if (!slot_sum_) {
     const auto& layout = weights_->layout();
     const size_t bytes = SlotSum::bytes_of(layout, learned_, static_cast<int>(own_slots), true);

@@ -182,6 +182,9 @@ class Learner {
   // Counts a step whose batch has nothing to learn from.
   void skip() { ++steps_, ++updates_; }
   std::string numerics_id() const;
+  // Gives back what passes hold of a device between two steps: weights, activations, gradients. The next step has it
+  // made again, with the same bits. Nothing where passes run on the host.
+  void give_back_device();
 
   // One step on sampled trajectories. `version` is that of the current weights; the exactness check compares tokens of
   // it. Where the batch has one update, the policy before the step is the current one. Without a correction, ratios are
@@ -364,6 +367,7 @@ class Learner {
   Status copy_weights(std::unique_ptr<model::Weights>& copy);
   // Derives from `flat` what passes read.
   Status ready();
+  Status take_device();
   // Updates the weights by the gradients, unless their norm is a spike, which is counted in `metrics`.
   Status update(StepMetrics& metrics);
   // The update of a step that has one.
@@ -372,7 +376,7 @@ class Learner {
   Status verify_previous(std::span<const Sample> samples, uint64_t version, StepMetrics& metrics);
 
   std::unique_ptr<model::Weights> weights_;
-  std::unique_ptr<Tape> tape_;
+  std::unique_ptr<Tape> tape_;                                      // null where its device was given back
   kernels::Device device_ = {.kind = kernels::Device::Kind::kCpu};  // of passes
   bool on_device_ = false;                                          // passes read no panels
   std::unique_ptr<model::Weights> previous_;  // before the last step, to check samples that are one version old
