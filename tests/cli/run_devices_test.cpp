@@ -64,6 +64,45 @@ TEST_F(RunDevices, that_are_lost_cost_a_life_of_the_engine_and_no_bit) {
   expect_nothing_left(lost);
 }
 
+// The emulated device whose memory the processes of a run have in common, until the object ends.
+class SharedDevice {
+ public:
+  explicit SharedDevice(const std::string& memory) {
+    const std::string number = std::to_string(::getpid());
+    ::setenv("TANDEM_EMULATED", ("shared=" + number + ",memory=" + memory).c_str(), 1);
+    file_ = "/dev/shm/tandem-emulated-" + number + "-0";
+    fs::remove(file_);
+  }
+  ~SharedDevice() {
+    ::unsetenv("TANDEM_EMULATED");
+    fs::remove(file_);
+  }
+  SharedDevice(const SharedDevice&) = delete;
+  SharedDevice& operator=(const SharedDevice&) = delete;
+
+ private:
+  fs::path file_;
+};
+
+// What trainer and engine need at once is more than the device has; what each needs in its turn is not.
+TEST_F(RunDevices, whose_memory_is_taken_in_turns_fit_where_both_at_once_do_not) {
+  const Arguments one = {"device=emulated:0", "rollout.workers=1", "run.max_restarts=2"};
+  const fs::path cpu = root() / "turns-cpu", both = root() / "both", turns = root() / "turns";
+  ASSERT_EQ(run(on({"device=cpu:avx2", "rollout.workers=1"}), cpu), 0) << text(output());
+  constexpr const char* kMemory = "28m";
+  {
+    const SharedDevice device(kMemory);
+    EXPECT_NE(run(on(one), both), 0) << "there is room for both: the test shows nothing";
+  }
+  Arguments asleep = one;
+  asleep.push_back("rollout.sleep_while_training=true");
+  const SharedDevice device(kMemory);
+  ASSERT_EQ(run(on(asleep), turns), 0) << text(output());
+  EXPECT_EQ(export_digest(turns), export_digest(cpu));
+  expect_same_logprobs(turns);
+  expect_nothing_left(turns);
+}
+
 TEST_F(RunDevices, that_are_none_are_not_there_or_do_not_fit_together_are_refused) {
   const auto refused = [&](const Arguments& devices, int code, const std::string& words) {
     SCOPED_TRACE(words);
@@ -76,6 +115,7 @@ TEST_F(RunDevices, that_are_none_are_not_there_or_do_not_fit_together_are_refuse
   refused({"rollout.devices=[cuda:900]"}, 3, "there is no cuda:900");
   refused({"device=emulated:0", "trainer.device=cpu:avx512"}, 2, "do not compute the same bits");
   refused({"device=emulated:0:tensor", "trainer.device=cpu"}, 2, "do not compute the same bits");
+  refused({"device=cpu", "rollout.sleep_while_training=true"}, 2, "no engine computes on a GPU that is the trainer's");
   refused({"device=emulated:0:fast"}, 2, "names no kernels of emulated:0");
 }
 

@@ -71,7 +71,9 @@ Played play(const Case& c) {
     auto sampled = c.sleeps && at % 9 == 4 ? engine->sleep() : engine->step();
     EXPECT_TRUE(sampled) << sampled.error().to_string();
     if (!sampled) break;
-    if (at % 9 == 6 && engine->asleep()) EXPECT_TRUE(engine->wake());
+    if (at % 9 == 6 && engine->asleep()) {
+      EXPECT_TRUE(engine->wake());
+    }
     for (const auto& t : *sampled)
       played.said[t.sequence].emplace_back(t.token, t.logprob, t.sampling_logprob, t.version);
   }
