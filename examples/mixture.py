@@ -55,6 +55,9 @@ def main():
     if config["model_type"] != "llama":
         parser.error(f"{asked.dense / 'config.json'}: the model is of the family {config['model_type']}, not llama")
 
+    if asked.out.exists():
+        parser.error(f"{asked.out} is there already")
+
     draw, width = random.Random(asked.seed), config["hidden_size"]
     tensors = {}
     for name, tensor in read_safetensors(asked.dense / "model.safetensors").items():

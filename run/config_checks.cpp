@@ -297,6 +297,12 @@ Status check(const RunConfig& c) {
           c.trainer.group_size);
     });
   }
+  refuse(c.trainer.leave_out_truncated && algorithm && trainer::any_part(*algorithm, trainer::is_of_whole_batch), [] {
+    return std::string(
+        "trainer.leave_out_truncated: here the trainer makes the advantages, of the episodes that it is given, and "
+        "those that were cut short would be missing in the baselines of their groups; turn it off, or take an "
+        "algorithm whose advantages are of the group (docs/algorithms.md, The whole batch)");
+  });
   const auto compares = [](const trainer::Algorithm& part) { return part.advantage != AdvantageKind::kDistill; };
   refuse(c.trainer.group_size == 1 && algorithm && trainer::any_part(*algorithm, compares), [] {
     return std::string(

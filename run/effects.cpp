@@ -56,9 +56,11 @@ std::map<std::string, std::string> reasons_of(const RunConfig& c) {
     unless(algorithm->aggregation == trainer::Aggregation::kSumOverLength, {"algorithm.aggregation_length"},
            "algorithm.aggregation is not sum_over_length");
     const AdvantageKind advantage = algorithm->advantage;
-    unless(!is_of_tokens(advantage), {"trainer.dynamic_sampling"},
-           fmt::format("algorithm.advantage is {}, to which groups of equal rewards are a signal, too",
-                       to_string(advantage)));
+    unless(!trainer::is_of_whole_batch(*algorithm), {"trainer.dynamic_sampling"},
+           is_of_tokens(advantage)
+               ? fmt::format("algorithm.advantage is {}, to which groups of equal rewards are a signal, too",
+                             to_string(advantage))
+               : "advantages are of the whole batch, to which groups of equal rewards are a signal, too");
     unless(advantage == AdvantageKind::kPassAtK, {"algorithm.pass_at_k.k"},
            fmt::format("algorithm.advantage is {}", to_string(advantage)));
     unless(advantage == AdvantageKind::kGrpo || advantage == AdvantageKind::kMaxRl ||

@@ -88,7 +88,15 @@ Result<Json> probe_rewards(const RunConfig& config) {
       where.runner = envs::sandbox_runner(*backend, config.reward.own.seconds);
       where.place.files = task.files;
     }
-    for (const auto& [name, value] : TRY(rewards->score(episode, where)).terms) terms[name] = value;
+    const auto said = TRY(rewards->score(episode, where));
+    for (const auto& [name, value] : said.terms) terms[name] = value;
+    if (config.reward.turns != 0 && said.turns.empty() && config.env.external.empty()) {
+      return fail(
+          Status::invalid(fmt::format("reward.turns is {}, and nobody said rewards of the single messages of an "
+                                      "episode that has two",
+                                      config.reward.turns))
+              .hint("let the program give `turns`, a number for each message, or leave reward.turns at 0"));
+    }
     if (const auto judge = TRY(group_judge_of_run(once, folder.path()))) {
       const auto shown = envs::shown_to_judge(episode, static_cast<size_t>(config.reward.own.judge.bytes));
       if (const auto winner = judge->compare(shown, shown + "\nNothing else was done.\n"); !winner)

@@ -13,13 +13,34 @@
 
 namespace tandem::cli {
 
+namespace {
+
+// The algorithm with what its name stands for, and what is beside it.
+std::string algorithm_text(const run::RunConfig& config, const trainer::Algorithm& algorithm) {
+  const auto& a = config.algorithm;
+  std::string text = fmt::format("{}, advantages {}", a.name, to_string(algorithm.advantage));
+  if (algorithm.whiten_advantages) text += ", whitened";
+  for (const std::string& line : a.kinds) text += "; " + line;
+  if (algorithm.correction.kind != trainer::Correction::Kind::kNone) text += "; correction " + a.correction.kind;
+  if (algorithm.kl.coefficient > 0) text += fmt::format("; KL {} x {}", a.kl.estimator, algorithm.kl.coefficient);
+  if (algorithm.entropy_target.target > 0) text += fmt::format("; entropy held at {}", algorithm.entropy_target.target);
+  if (!a.demonstrations.data.empty())
+    text += fmt::format("; {} demonstrations a step x {}", a.demonstrations.samples, a.demonstrations.coefficient);
+  if (config.trainer.replay_routes) text += "; routes of the sampler";
+  return text;
+}
+
+}  // namespace
+
 void print_plan(const run::RunConfig& config, const run::Topology& topology, const Schema& schema, const Json& memory,
                 const std::string& tasks) {
   const auto& t = config.trainer;
   const int64_t of_step = int64_t{t.groups_per_step} * t.group_size;
   fmt::print("batch     {} groups x {} episodes = {} episodes a step, {} steps, {} episodes in all\n",
              t.groups_per_step, t.group_size, of_step, config.run.steps, of_step * config.run.steps);
-  if (const int most = run::dynamic_sampling_of(config); most > 0 && !config.algorithm.teacher.any())
+  const auto algorithm = run::algorithm_of(config);
+  const bool of_groups = algorithm && !trainer::is_of_whole_batch(*algorithm) && !config.algorithm.teacher.any();
+  if (const int most = run::dynamic_sampling_of(config); most > 0 && of_groups)
     fmt::print("refilled  groups without a signal, up to {} a step\n", int64_t{most} * t.groups_per_step);
   if (t.epochs * t.minibatches > 1)
     fmt::print("updates   {} epochs x {} minibatches of {} to {} groups = {} of a step\n", t.epochs, t.minibatches,
@@ -37,6 +58,7 @@ void print_plan(const run::RunConfig& config, const run::Topology& topology, con
       config.tasks.heldout_every > 0 ? fmt::format(", every {} steps", config.tasks.heldout_every) : "";
   fmt::print("held out  {} tasks x ({} samples + 1 greedy), before{} and after\n", config.tasks.heldout,
              config.tasks.heldout_samples, during);
+  if (algorithm) fmt::print("algorithm {}\n", algorithm_text(config, *algorithm));
   fmt::print("reward    {}\n", run::describe_rewards(config));
   if (const auto& teacher = config.algorithm.teacher; teacher.any()) {
     const std::string who =

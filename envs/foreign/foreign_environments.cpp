@@ -100,7 +100,8 @@ class ForeignEnvironments::Played final : public Attempt {
       grade.reward = answer->reward;
       grade.terms = std::move(answer->terms);
     }
-    grade.terms["unread_calls"] = unread_calls_;
+    if (!grade.terms.emplace("unread_calls", unread_calls_).second)
+      return fail(named(Status::corrupt("score answered the term unread_calls, which is counted here"), name_));
     if (has_rewards_) grade.turns = rewards_;
     return grade;
   }

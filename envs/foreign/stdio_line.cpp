@@ -196,7 +196,7 @@ class StdioLine final : public EnvironmentLine {
     if (answer->at("id") != Json(id))
       return fail(Status::corrupt(fmt::format("answered to id {}, asked was {}", dump_json(answer->at("id")), id)));
     is_answered = true;
-    if (answer->contains("error")) {
+    if (answer->contains("error") && !answer->at("error").is_null()) {
       const Json& error = answer->at("error");
       return fail(Status::unavailable("said: " +
                                       (error.is_object() && error.contains("message") && error.at("message").is_string()

@@ -73,7 +73,7 @@ Memory::Memory(int device, size_t bytes, uint64_t shared) : device_(device), byt
 
 // Where it cannot be had each process has the bytes for itself.
 void Memory::share(uint64_t number) {
-  const std::string name = "/tandem-emulated-" + std::to_string(number) + "-" + std::to_string(device_);
+  const std::string name = "/emulated-device-" + std::to_string(number) + "-" + std::to_string(device_);
   const int file = ::shm_open(name.c_str(), O_RDWR | O_CREAT, 0600);
   if (file < 0) return;
   if (::ftruncate(file, sizeof(*used_)) == 0) {

@@ -70,7 +70,7 @@ class SharedDevice {
   explicit SharedDevice(const std::string& memory) {
     const std::string number = std::to_string(::getpid());
     ::setenv("TANDEM_EMULATED", ("shared=" + number + ",memory=" + memory).c_str(), 1);
-    file_ = "/dev/shm/tandem-emulated-" + number + "-0";
+    file_ = "/dev/shm/emulated-device-" + number + "-0";
     fs::remove(file_);
   }
   ~SharedDevice() {

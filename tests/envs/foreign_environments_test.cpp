@@ -267,6 +267,25 @@ TEST_F(Foreign, what_is_wrong_later_is_an_error_and_never_a_grade) {
   EXPECT_EQ((*attempt)->score("").error().code(), Code::kCorrupt);
 }
 
+TEST_F(Foreign, a_term_that_is_counted_here_is_none_of_its_own) {
+  const auto all = with(
+      "    if m == 'reset': say(q, {'instruction': 'go'})\n"
+      "    if m == 'score': say(q, {'reward': 1, 'terms': {'unread_calls': 5}})\n");
+  auto attempt = all->open(task());
+  ASSERT_TRUE(attempt.has_value());
+  const auto grade = (*attempt)->score("");
+  ASSERT_FALSE(grade.has_value());
+  EXPECT_THAT(grade.error().message(), HasSubstr("unread_calls"));
+}
+
+// Many libraries write the key whatever came of the question.
+TEST_F(Foreign, an_error_of_null_is_none) {
+  const auto all =
+      with("    print(json.dumps({'id': q['id'], 'error': None, 'result': {'instruction': 'go'}}), flush=True)\n");
+  const auto attempt = all->open(task());
+  EXPECT_TRUE(attempt.has_value()) << attempt.error().to_string();
+}
+
 TEST_F(Foreign, long_observations_are_cut_and_made_printable) {
   const auto all = with(
       "    if m == 'reset': say(q, {'instruction': 'go'})\n"

@@ -57,6 +57,21 @@ TEST_F(ReadConfig, a_hint_names_its_placeholder_and_has_something_to_stand_for_i
               testing::Not(HasSubstr("teacher.hint")));
 }
 
+// Those that were cut short were missing in the baselines that the trainer makes.
+TEST_F(ReadConfig, episodes_that_are_left_out_count_in_the_baseline_or_are_refused) {
+  const auto said = [&](const std::string& algorithm) {
+    RunConfig config;
+    Schema schema = schema_of(config);
+    const std::vector<std::string> overrides = {"model.path=tiny", "trainer.leave_out_truncated=true", algorithm};
+    return read_config("", overrides, schema, config).to_string();
+  };
+  for (const char* algorithm : {"algorithm.name=ppo", "algorithm.name=opo", "algorithm.name=gigpo",
+                                "algorithm.whiten_advantages=true", "algorithm.kinds=[echo=reinforce++]"})
+    EXPECT_THAT(said(algorithm), HasSubstr("trainer.leave_out_truncated")) << algorithm;
+  for (const char* algorithm : {"algorithm.name=grpo", "algorithm.name=dapo"})
+    EXPECT_THAT(said(algorithm), testing::Not(HasSubstr("trainer.leave_out_truncated"))) << algorithm;
+}
+
 // slime 2297: logits were divided by it.
 TEST_F(ReadConfig, a_temperature_of_0_is_refused_in_training) {
   for (const char* temperature : {"0", "-1", ".nan", ".inf"}) {

@@ -177,7 +177,7 @@ TEST_F(TorchLossTest, a_file_that_cannot_be_used_is_named_with_its_place) {
               HasSubstr("defines no function loss, only los"));
   EXPECT_THAT(mistake(file("import torch\n\ndef loss(logprobs):\n    return logprobs.foo()\n")),
               testing::AllOf(HasSubstr("foo"), HasSubstr("line 4")));
-  EXPECT_THAT(mistake((folder_ / "none.py").string()), HasSubstr("cannot be read"));
+  EXPECT_THAT(mistake((folder_ / "none.py").string()), HasSubstr("is no regular file"));
   EXPECT_THAT(mistake(file("PK no zip")), HasSubstr("loss"));
   EXPECT_THAT(mistake(file("def loss(logprobs, beta: float):\n    return logprobs * beta\n")),
               HasSubstr("the parameter beta is neither an input nor set"));
@@ -187,6 +187,34 @@ TEST_F(TorchLossTest, a_file_that_cannot_be_used_is_named_with_its_place) {
   EXPECT_THAT(mistake(beta, {"beta"}), HasSubstr("not NAME=VALUE"));
   EXPECT_THAT(mistake(file("def loss(logprobs, ref_logprobs):\n    return logprobs - ref_logprobs\n")),
               HasSubstr("algorithm.reference: true"));
+}
+
+// Both cut the function off, and the error named another cause.
+TEST_F(TorchLossTest, comments_and_lines_of_texts_may_stand_in_the_first_column) {
+  const std::string plain = file("def loss(logprobs, mask):\n    return -logprobs * mask\n");
+  const std::string commented = file(
+      "X = \"\"\"\ndef other(x):\n\"\"\"\n"
+      "def loss(logprobs, mask):\n"
+      "    \"\"\"A text of its own:\ndef is not one here  # '''\n\"\"\"\n"
+      "# a remark about \"\"\" and more\n"
+      "    return -logprobs * mask\n");
+  const auto one = computed(algorithm_of(plain), batch(1)), other = computed(algorithm_of(commented), batch(1));
+  ASSERT_TRUE(one) << one.error().to_string();
+  ASSERT_TRUE(other) << other.error().to_string();
+  EXPECT_EQ(other->loss, one->loss);
+}
+
+TEST_F(TorchLossTest, what_counts_is_what_the_batch_says_and_not_what_a_function_made_of_its_mask) {
+  const auto loss = [&](const std::string& before) {
+    const auto made = computed(algorithm_of(body("-logprobs", before)), batch(1));
+    EXPECT_TRUE(made) << made.error().to_string();
+    return made ? made->loss : 0;
+  };
+  EXPECT_EQ(loss("mask.data.zero_()"), loss("pass"));
+}
+
+TEST_F(TorchLossTest, a_script_that_never_ends_is_refused) {
+  EXPECT_THAT(mistake("/dev/zero"), HasSubstr("is no regular file"));
 }
 
 TEST_F(TorchLossTest, a_function_that_does_not_return_is_an_error) {

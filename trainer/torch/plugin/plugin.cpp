@@ -93,7 +93,9 @@ torch::Tensor scalar_of(const torch::Tensor& returned, const LossInput& input, c
                              shape_of(input.logprobs) + ", a loss a token");
   }
   // What does not count may be anything, but must not touch the sum.
-  const auto counted = torch::where(input.mask, returned, torch::zeros_like(returned)).to(torch::kFloat64).sum(1);
+  // The function may have changed its own copy of the mask, by `.data` even unnoticed.
+  const auto mask = copy_of(batch.mask, {batch.rows, batch.length}, torch::kUInt8).to(torch::kBool);
+  const auto counted = torch::where(mask, returned, torch::zeros_like(returned)).to(torch::kFloat64).sum(1);
   return (counted * copy_of(batch.weights, {batch.rows}, torch::kFloat64)).sum();
 }
 

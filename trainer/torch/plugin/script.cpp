@@ -7,6 +7,7 @@
 #include <torch/csrc/jit/runtime/graph_executor.h>
 #include <torch/script.h>
 
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -22,10 +23,24 @@ std::string functions_of(const std::string& source) {
   std::istringstream lines(source);
   std::string result;
   bool inside = false;
+  std::string quotes;  // of the text of several lines that is open
   for (std::string line; std::getline(lines, line);) {
-    const bool indented = line.empty() || line.front() == ' ' || line.front() == '\t' || line.front() == ')';
-    if (!indented) inside = line.starts_with("def ");
-    result += (inside ? line : "") + "\n";
+    const bool goes_on = line.empty() || line.front() == ' ' || line.front() == '\t' || line.front() == ')' ||
+                         line.front() == '#' || !quotes.empty();
+    if (!goes_on) inside = line.starts_with("def ");
+    const bool is_remark = quotes.empty() && line.starts_with("#");
+    result += (inside && !is_remark ? line : "") + "\n";
+    for (size_t at = 0; at < line.size();) {
+      if (quotes.empty() && line[at] == '#') break;
+      const std::string three = line.substr(at, 3);
+      const bool is_quotes = three == "\"\"\"" || three == "'''";
+      if (is_quotes && (quotes.empty() || quotes == three)) {
+        quotes = quotes.empty() ? three : "";
+        at += 3;
+      } else {
+        ++at;
+      }
+    }
   }
   return result;
 }
@@ -225,6 +240,8 @@ std::unique_ptr<UserFunction> read_script(const std::string& file, const std::st
                                           const std::vector<std::string>& options) {
   // What is compiled for the shapes of the first calls would add in another order than they did.
   torch::jit::setGraphExecutorOptimize(false);
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(file, error)) throw std::runtime_error("is no regular file");
   std::ifstream stream(file, std::ios::binary);
   if (!stream) throw std::runtime_error("cannot be read");
   std::ostringstream bytes;
