@@ -87,8 +87,9 @@ Alarms::Seen Alarms::read(const Json& line) {
   // What a teacher thinks otherwise is there to learn, also where rewards are equal or nothing is compared.
   if (const auto metrics = line.find("loss_metrics"); metrics != line.end() && metrics->is_object())
     seen.taught = number_of(*metrics, "teacher_kl");
-  // A step in which no group had a signal has no tokens to take these over: its zeros say nothing.
-  if (seen.with_signal == 0) {
+  // A step in which no group had a signal, and no teacher either, has no tokens to take these over: its zeros say
+  // nothing.
+  if (seen.with_signal == 0 && (std::isnan(seen.taught) || seen.taught == 0)) {
     for (double* value : {&seen.entropy, &seen.grad_norm}) {
       if (*value == 0) *value = std::numeric_limits<double>::quiet_NaN();
     }
