@@ -13,7 +13,9 @@ class Experts : public RunTest {
   static void SetUpTestSuite() {
     RunTest::SetUpTestSuite();
     ASSERT_EQ(
-        Process({"python3", TANDEM_SOURCE_DIR "/examples/mixture.py", root() / "model", model_dir()}, output()).wait(),
+        Process({"/usr/bin/env", "python3", TANDEM_SOURCE_DIR "/examples/mixture.py", root() / "model", model_dir()},
+                output())
+            .wait(),
         0)
         << text(output());
   }

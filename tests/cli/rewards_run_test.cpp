@@ -168,7 +168,7 @@ TEST_F(RewardsRun, an_environment_whose_episodes_outgrow_their_context_is_summed
 TEST_F(RewardsRun, demonstrations_of_an_environment_begin_as_its_episodes_do) {
   const std::string gather = TANDEM_SOURCE_DIR "/examples/environments/gather.py";
   const fs::path demonstrations = root() / "gather.jsonl", run_dir = root() / "gather";
-  ASSERT_EQ(Process({"python3", gather, "--demonstrations", "3"}, demonstrations).wait(), 0);
+  ASSERT_EQ(Process({"/usr/bin/env", "python3", gather, "--demonstrations", "3"}, demonstrations).wait(), 0);
   // The untrained model may read nothing at all, so that there is nothing to learn (5).
   ASSERT_THAT(run(small({"env.external=[gather=python3 " + gather + "]", "tasks.kinds=[gather]", "reward.effort=0.2",
                          "reward.effort_turn=1"}),
@@ -181,7 +181,7 @@ TEST_F(RewardsRun, demonstrations_of_an_environment_begin_as_its_episodes_do) {
                 "data.train=[" + data.string() + "]", "data.tool_calls=text", "data.min_reward=-1000"});
     EXPECT_EQ(code, 0) << text(output());
     const std::string shown = text(output());
-    const size_t begin = shown.find("<|im_start|>"), end = shown.find("⟦");
+    const size_t begin = shown.find("<|im_start|>"), end = shown.find("⟦", begin);
     EXPECT_LT(begin, end) << shown;
     return begin < end ? shown.substr(begin, end - begin) : shown;
   };
