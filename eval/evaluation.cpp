@@ -49,7 +49,11 @@ class Evaluation {
     progress_.done = progress_.total - open_.size();
     const std::set<SampleKey> again(open_.begin(), open_.end());
     for (const auto& [key, sample] : folder.samples()) {
-      again.contains(key) ? void(used_.emplace(key, sample.use)) : count(sample);
+      if (again.contains(key)) {
+        used_.emplace(key, sample.use);
+      } else {
+        count(sample);
+      }
     }
   }
 

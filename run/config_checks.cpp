@@ -47,10 +47,10 @@ Status check_hint_text(const RunConfig& c) {
   constexpr const char* kKey = "algorithm.teacher.hint";
   const std::string& text = c.algorithm.teacher.hint;
   bool asks = false;
-  for (size_t at = text.find('{'); at != std::string::npos; at = text.find('{', at + 1)) {
-    const size_t end = text.find('}', at);
-    if (end == std::string::npos) break;
-    const std::string word = text.substr(at, end - at + 1);
+  for (size_t end = text.find('}'); end != std::string::npos; end = text.find('}', end + 1)) {
+    const size_t begin = text.rfind('{', end);  // the innermost: a text may have brackets of its own around it
+    if (begin == std::string::npos || text.find('}', begin) != end) continue;
+    const std::string word = text.substr(begin, end - begin + 1);
     asks |= word == rollout::kFeedback;
     if (word == rollout::kFeedback || nearest(word, std::array{rollout::kFeedback}).empty()) continue;
     return Status::invalid(fmt::format("{} would be read as it stands", word))

@@ -50,6 +50,7 @@ TEST_F(ReadConfig, a_hint_names_its_placeholder_and_has_something_to_stand_for_i
   }
   const std::string good = "algorithm.teacher.hint=Again {as JSON: {}}: {feedback}";
   EXPECT_THAT(said({good}), testing::Not(HasSubstr("teacher.hint")));
+  EXPECT_THAT(said({R"(algorithm.teacher.hint={"a":{feedback}})"}), testing::Not(HasSubstr("teacher.hint")));
   const std::vector<std::string> external = {"env.external=[\"store=http://127.0.0.1:1\"]", "tasks.kinds=[store]"};
   EXPECT_THAT(said({good, external[0], external[1]}), HasSubstr("no episode would have a hint"));
   EXPECT_THAT(said({good, external[0], "tasks.kinds=[store,echo]"}), testing::Not(HasSubstr("teacher.hint")));

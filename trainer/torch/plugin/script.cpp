@@ -241,7 +241,8 @@ std::unique_ptr<UserFunction> read_script(const std::string& file, const std::st
   // What is compiled for the shapes of the first calls would add in another order than they did.
   torch::jit::setGraphExecutorOptimize(false);
   std::error_code error;
-  if (!std::filesystem::is_regular_file(file, error)) throw std::runtime_error("is no regular file");
+  if (std::filesystem::exists(file, error) && !std::filesystem::is_regular_file(file, error))
+    throw std::runtime_error("is no regular file");
   std::ifstream stream(file, std::ios::binary);
   if (!stream) throw std::runtime_error("cannot be read");
   std::ostringstream bytes;
