@@ -27,6 +27,7 @@ expect() {
     printf 'after: %s\nexpected one line with: %s\nfound:\n%s\n' "$1" "$2" "$found" >&2
     exit 1
   fi
+  rm -rf "$copy/tests"
   cp -r envs "$copy"
   cp cmake/layers.txt "$copy/cmake"
   cp docs/files.md "$copy/docs"
@@ -42,6 +43,7 @@ expect "echo '#include \"model/panels.h\"' >>envs/search/words.cpp" "which is pr
 expect "echo 'const char* kPort = \"tcp://127.0.0.1:1\";' >>envs/server/server.cpp" "writes tcp:// itself"
 expect "echo 'auto a = format(\"at ipc://{}\", b);' >>envs/server/server.cpp" "writes ipc:// itself"
 expect "echo 'Result<A> f() { return A{.a = text(), .b = {1, TRY(number())}}; }' >>envs/server/server.cpp" "TRY behind another value in braces"
+expect "mkdir -p tests && echo 'const fs::path folder = fs::path(testing::TempDir()) / \"mine\";' >tests/a_test.cpp" "tests/a_test.cpp:1: a folder of a fixed name"
 expect "sed -i 1s/^/anything\\\\n/ docs/files.md" "docs/files.md:1: is not as the sources"
 expect "sed -i '/^| .envs.tools/s/.base./\`base\` \`wire\`/' ARCHITECTURE.md" "run scripts/check-layers --write"
 expect "sed -i 's/^envs.network: base/envs\\/network: base wires/' cmake/layers.txt" "wires does not stand above envs/network"

@@ -82,7 +82,7 @@ TEST(File, a_private_folder_is_made_or_found_and_nothing_else_is_taken_for_one) 
 }
 
 TEST(File, write_replaces_the_whole_content_and_leaves_no_temporary) {
-  const fs::path folder = fs::temp_directory_path() / "tandem-file-test";
+  const fs::path folder = fs::temp_directory_path() / ("tandem-file-" + std::to_string(::getpid()));
   fs::remove_all(folder);
   ASSERT_TRUE(make_directories(folder));
   ASSERT_TRUE(write_file(folder / "a", "first"));
@@ -103,7 +103,7 @@ Status quarter(int number, int& out) {
 }
 
 TEST(Files, what_is_no_regular_file_is_refused_without_waiting_for_it) {
-  const fs::path folder = fs::temp_directory_path() / "tandem-no-file-test";
+  const fs::path folder = fs::temp_directory_path() / ("tandem-no-file-" + std::to_string(::getpid()));
   fs::remove_all(folder);
   ASSERT_TRUE(make_directories(folder / "folder"));
   ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);

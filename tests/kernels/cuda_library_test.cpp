@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -18,7 +19,7 @@ TEST(CudaLibrary, a_file_that_is_not_there_is_not_found_by_its_name) {
 }
 
 TEST(CudaLibrary, a_file_that_is_no_library_and_a_library_that_is_not_ours_are_refused_with_the_reason) {
-  const fs::path file = fs::path(testing::TempDir()) / "not_a_library.so";
+  const fs::path file = fs::path(testing::TempDir()) / ("not-a-library-" + std::to_string(::getpid()) + ".so");
   std::ofstream(file) << "text";
   const auto text = Library::load(file);
   ASSERT_FALSE(text);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include "base/random.h"
 #include "base/text.h"
@@ -389,7 +390,7 @@ TEST(ChatTemplate, a_folder_may_have_one_template_or_several_by_name) {
 }
 
 TEST(ChatTemplate, templates_and_special_tokens_of_other_files_are_read_as_transformers_reads_them) {
-  const fs::path folder = fs::path(::testing::TempDir()) / "other-template-files";
+  const fs::path folder = fs::path(::testing::TempDir()) / ("other-template-files-" + std::to_string(::getpid()));
   fs::remove_all(folder);
   fs::create_directories(folder / "additional_chat_templates");
   const auto put = [&](const char* name, std::string_view text) { ASSERT_TRUE(write_file(folder / name, text).ok()); };

@@ -1,5 +1,6 @@
 // Variables of chat_template_kwargs, and where generation blocks stand.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "model/chat_template.h"
 
@@ -48,7 +49,7 @@ TEST(ChatTemplateVariables, generation_blocks_of_a_recursive_loop_are_marked_whe
 }
 
 TEST(ChatTemplateVariables, a_template_for_tools_alone_renders_requests_with_tools) {
-  const fs::path folder = fs::path(::testing::TempDir()) / "template-for-tools-alone";
+  const fs::path folder = fs::path(::testing::TempDir()) / ("template-for-tools-alone-" + std::to_string(::getpid()));
   fs::remove_all(folder);
   fs::create_directories(folder / "additional_chat_templates");
   ASSERT_TRUE(write_file(folder / "additional_chat_templates/tool_use.jinja", "T{{ tools|length }}").ok());

@@ -1,6 +1,7 @@
 #include "model/config.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 
@@ -341,7 +342,7 @@ TEST(Config, says_which_layers_slide) {
 }
 
 TEST(Config, generation_config_says_where_an_answer_ends) {
-  const fs::path folder = fs::temp_directory_path() / "tandem-config-test";
+  const fs::path folder = fs::temp_directory_path() / ("tandem-config-" + std::to_string(::getpid()));
   fs::remove_all(folder);
   ASSERT_TRUE(make_directories(folder));
   ASSERT_TRUE(write_file(folder / "config.json", smol().dump()));

@@ -2,6 +2,7 @@
 #include "trainer/learn/batch_updates.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <set>
@@ -255,7 +256,7 @@ TEST_F(SeveralUpdates, share_the_learning_rate_of_their_step) {
 
 // How many updates there were is no function of the steps once one ends early: the checkpoint has it.
 TEST_F(SeveralUpdates, go_on_from_a_checkpoint_with_the_same_bits) {
-  const fs::path folder = fs::path(testing::TempDir()) / "several-updates-checkpoint";
+  const fs::path folder = fs::path(testing::TempDir()) / ("several-updates-checkpoint-" + std::to_string(::getpid()));
   for (const char* text :
        {R"({"name": "grpo"})", R"({"name": "ppo", "value": {"trunk": true, "learning_rate": 0.02}})"}) {
     const auto algorithm = *algorithm_from_json(Json::parse(text));

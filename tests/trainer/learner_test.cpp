@@ -1,6 +1,7 @@
 #include "trainer/learn/learner.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 
@@ -309,7 +310,7 @@ TEST(Learner, learns_what_was_rewarded_and_unlearns_what_was_not) {
 }
 
 TEST(Learner, learns_in_low_precision_agrees_with_its_sampler_and_goes_on_from_a_checkpoint) {
-  const fs::path folder = fs::path(testing::TempDir()) / "low-precision-checkpoint";
+  const fs::path folder = fs::path(testing::TempDir()) / ("low-precision-checkpoint-" + std::to_string(::getpid()));
   for (const auto format : {model::WeightFormat::kFp8, model::WeightFormat::kMxfp8}) {
     Learner learner = tiny_learner(1, format), other = tiny_learner(2, format);
     const std::string suffix = std::string("-") + model::to_string(format);
@@ -335,7 +336,7 @@ TEST(Learner, learns_in_low_precision_agrees_with_its_sampler_and_goes_on_from_a
 }
 
 TEST(Learner, learns_with_every_optimizer_and_goes_on_from_its_checkpoints_and_no_others) {
-  const fs::path folder = fs::path(testing::TempDir()) / "optimizer-checkpoint";
+  const fs::path folder = fs::path(testing::TempDir()) / ("optimizer-checkpoint-" + std::to_string(::getpid()));
   const auto learner_with = [](OptimizerKind kind, Moments moments) {
     auto weights = std::move(*model::Weights::create(tiny_config(), true));
     model::randomise(weights, 1);

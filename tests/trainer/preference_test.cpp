@@ -2,6 +2,7 @@
 #include "trainer/sft/preference.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <fstream>
 
@@ -78,7 +79,7 @@ TEST(Preference, that_cannot_be_learned_from_is_named) {
 TEST(SampleReader, keeps_both_answers_of_a_pair_or_none) {
   const auto renderer = ChatRenderer::load(kPairModel, {});
   ASSERT_TRUE(renderer) << renderer.error().to_string();
-  const fs::path file = fs::path(testing::TempDir()) / "pairs.jsonl";
+  const fs::path file = fs::path(testing::TempDir()) / ("pairs-" + std::to_string(::getpid()) + ".jsonl");
   std::ofstream(file) << R"({"prompt": "q", "chosen": "a", "rejected": "b"})"
                       << "\n"
                       << Json{{"prompt", "q"}, {"chosen", std::string(400, 'y')}, {"rejected", "b"}}.dump() << "\n"
@@ -94,6 +95,7 @@ TEST(SampleReader, keeps_both_answers_of_a_pair_or_none) {
   EXPECT_EQ(set->train[0].sample.group, set->train[1].sample.group);
   EXPECT_NE(set->train[1].sample.group, set->train[2].sample.group);
   EXPECT_TRUE(set->train[2].place.ends_with(":3"));
+  fs::remove(file);
 }
 
 }  // namespace

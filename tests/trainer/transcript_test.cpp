@@ -6,6 +6,7 @@
 
 #include <fstream>
 
+#include "tests/envs/scratch.h"
 #include "trainer/sft/fine_tuning.h"
 #include "trainer/sft/sample_order.h"
 #include "trainer/sft/sample_set.h"
@@ -21,8 +22,14 @@ std::string mistake_of(const char* json) {
   return transcript ? "" : transcript.error().message();
 }
 
+// What tests write lies here until their process ends.
+const fs::path& scratch() {
+  static const envs::Scratch folder;
+  return folder.path;
+}
+
 fs::path file_with(const std::string& name, const std::string& text) {
-  const fs::path path = fs::path(testing::TempDir()) / name;
+  const fs::path path = scratch() / name;
   std::ofstream(path) << text;
   return path;
 }
@@ -107,7 +114,7 @@ Result<Sample> render(const fs::path& model, const char* json, const RenderingSe
 }
 
 fs::path model_with_template(const std::string& name, const std::string& chat_template) {
-  const fs::path copy = fs::path(testing::TempDir()) / name;
+  const fs::path copy = scratch() / name;
   fs::remove_all(copy);
   fs::copy(kModel, copy, fs::copy_options::recursive);
   std::ofstream(copy / "chat_template.jinja") << chat_template;

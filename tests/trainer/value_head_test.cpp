@@ -1,6 +1,7 @@
 #include "trainer/learn/value_head.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "base/random.h"
 #include "model/safetensors.h"
@@ -40,7 +41,7 @@ TEST(ValueHead, follows_a_linear_function_and_is_written_as_one) {
   }
   EXPECT_LT(last, 1e-3);
 
-  const fs::path folder = fs::path(testing::TempDir()) / "value-head";
+  const fs::path folder = fs::path(testing::TempDir()) / ("value-head-" + std::to_string(::getpid()));
   ASSERT_TRUE(make_folder(folder));
   ASSERT_TRUE(head.write(folder));
   const auto file = model::Safetensors::open(folder / "value_head.safetensors");
