@@ -137,8 +137,8 @@ std::string read_engine_error(std::string_view answer) {
   std::string said;
   if (json && json->is_object()) said = text_of(*json, "message").value_or("");
   if (said.empty()) said = trim(answer);
-  if (said.empty()) said = "it says no more";
-  return make_printable(said.substr(0, kLongestError));
+  said = make_printable(said.substr(0, kLongestError));
+  return trim(said).empty() ? "it says no more" : said;  // also where nothing of it can be printed
 }
 
 }  // namespace tandem::envs
