@@ -20,6 +20,12 @@ Status strange(std::string_view field) {
   return Status::corrupt("the container engine's answer has no usable " + std::string(field));
 }
 
+// Never empty, also where nothing of it can be printed.
+std::string shown_error(const std::string& error) {
+  auto text = make_printable(error.substr(0, kLongestError));
+  return trim(text).empty() ? "it says no more" : text;
+}
+
 Result<Json> object_in(std::string_view answer) {
   auto json = parse_json(answer);
   if (!json || !json->is_object()) return fail(Status::corrupt("the container engine's answer is no JSON object"));
@@ -129,7 +135,7 @@ std::string read_engine_progress_error(std::string_view answer) {
     if (!json || !json->is_object()) continue;
     if (auto error = text_of(*json, "error"); error && !error->empty()) found = std::move(*error);
   }
-  return make_printable(found.substr(0, kLongestError));
+  return found.empty() ? found : shown_error(found);
 }
 
 std::string read_engine_error(std::string_view answer) {
@@ -137,8 +143,7 @@ std::string read_engine_error(std::string_view answer) {
   std::string said;
   if (json && json->is_object()) said = text_of(*json, "message").value_or("");
   if (said.empty()) said = trim(answer);
-  said = make_printable(said.substr(0, kLongestError));
-  return trim(said).empty() ? "it says no more" : said;  // also where nothing of it can be printed
+  return shown_error(said);
 }
 
 }  // namespace tandem::envs

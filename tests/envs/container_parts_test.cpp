@@ -48,6 +48,8 @@ TEST(EngineMessages, are_read_in_the_parts_that_are_asked_for) {
   ASSERT_TRUE(containers.has_value());
   EXPECT_EQ(containers->at(0).labels.at("tandem.owner"), "x");
   EXPECT_EQ(read_engine_progress_error("{\"stream\":\"STEP 1\"}\n{\"error\":\"it broke\"}\n"), "it broke");
+  EXPECT_EQ(read_engine_progress_error("{\"error\":\"\\u001b[31m\"}"), "it says no more");
+  EXPECT_EQ(read_engine_progress_error("{\"error\":\"\"}"), "");
   EXPECT_EQ(read_engine_error(R"({"message":"no such image"})"), "no such image");
   for (const char* nothing : {"", " \n", "\xC2\x9B", "\x1b[31m"})
     EXPECT_EQ(read_engine_error(nothing), "it says no more");
