@@ -20,6 +20,13 @@ constexpr std::array<std::string_view, 15> kKeys = {"algorithm",        "logprob
                                                     "teacher_logprobs", "trunks",   "metrics"};
 constexpr size_t kMaxTokens = size_t{1} << 26;
 
+// Whole numbers of JSON go up to 2^64: the upper half would be taken for negative ones.
+Result<int64_t> whole_number(const Json& item, const auto& place) {
+  if (!item.is_number_integer() || (item.is_number_unsigned() && item.get<uint64_t>() > INT64_MAX))
+    return fail(Status::invalid(fmt::format("{} is {}, not a whole number below 2^63", place(), dump_json(item))));
+  return item.get<int64_t>();
+}
+
 // The lists of one line, read against the shape that `logprobs` has.
 class BatchReader {
  public:
@@ -141,9 +148,8 @@ class BatchReader {
     if (!list->is_array() || list->size() != batch_.rows)
       return Status::invalid(fmt::format("groups does not have an item for each of the {} rows", batch_.rows));
     for (const Json& item : *list) {
-      if (!item.is_number_integer())
-        return Status::invalid(fmt::format("groups has {}, not a whole number", dump_json(item)));
-      batch_.groups.push_back(item.get<int64_t>());
+      const auto place = [&] { return fmt::format("groups[{}]", batch_.groups.size()); };
+      batch_.groups.push_back(TRY(whole_number(item, place)));
     }
     return {};
   }
@@ -156,9 +162,13 @@ class BatchReader {
       return Status::invalid(fmt::format("anchors does not have an item for each of the {} rows", batch_.rows));
     for (size_t row = 0; row < batch_.rows; ++row) {
       const Json& items = (*list)[row];
-      if (!items.is_array() || !std::ranges::all_of(items, [](const Json& item) { return item.is_number_integer(); }))
+      if (!items.is_array())
         return Status::invalid(fmt::format("anchors[{}] is {}, not a list of whole numbers", row, dump_json(items)));
-      batch_.anchors.push_back(items.get<std::vector<int64_t>>());
+      auto& anchors = batch_.anchors.emplace_back();
+      for (const Json& item : items) {
+        const auto place = [&] { return fmt::format("anchors[{}][{}]", row, anchors.size()); };
+        anchors.push_back(TRY(whole_number(item, place)));
+      }
     }
     return {};
   }
@@ -244,9 +254,7 @@ class LastFunctions {
 Result<int64_t> step_of(const Json& line) {
   const auto found = line.find("step");
   if (found == line.end() || found->is_null()) return 1;
-  if (!found->is_number_integer())
-    return fail(Status::invalid(fmt::format("step is {}, not a whole number", dump_json(*found))));
-  return found->get<int64_t>();
+  return TRY(whole_number(*found, [] { return "step"; }));
 }
 
 Result<Json> answer(const Json& line, LastFunctions& last) {
@@ -255,7 +263,11 @@ Result<Json> answer(const Json& line, LastFunctions& last) {
   const int64_t step = TRY(step_of(line));
   const auto functions = TRY(last.of(algorithm));
   auto result = TRY(trainer::batch_loss(batch, algorithm, functions, step));
-  result.metrics.insert(result.function_metrics.begin(), result.function_metrics.end());
+  for (const auto& [name, value] : result.function_metrics) {
+    if (!result.metrics.emplace(name, value).second)
+      return fail(Status::invalid(
+          fmt::format("the function's metric \"{}\" has the name of one that is printed anyway: rename it", name)));
+  }
   TRY(check_finite("advantages", result.advantages, batch.length));
   TRY(check_finite("grad_logprobs", result.grad_logprobs, batch.length));
   if (!std::isfinite(result.loss)) return fail(Status::invalid("the loss of these numbers is not finite"));

@@ -382,6 +382,11 @@ Status read_what_is_run(RunOptions& options) {
       return Status::invalid(fmt::format("{}: there is no run to go on with", options.run_dir));
     if (options.config.empty()) return Status::invalid("which config? It is the first argument");
     if (!fs::exists(options.config, error)) return Status::invalid(options.config + ": there is no such file");
+    if (fs::is_directory(options.config, error)) {
+      Status folder = Status::invalid(options.config + ": is a folder, not a config");
+      if (!fs::exists(fs::path(options.config) / "config.yaml", error)) return folder;
+      return std::move(folder).hint(fmt::format("a run goes on with `tandem run --resume --run-dir {}`", options.config));
+    }
     return {};
   }
   if (options.resume_or_start || options.dry_run || !options.run_dir.empty())

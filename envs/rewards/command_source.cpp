@@ -7,6 +7,7 @@
 #include "base/utf8.h"
 #include "envs/rewards/source.h"
 #include "envs/sandbox/keeper.h"
+#include "envs/tasks/verifier.h"
 #include "envs/tools/process.h"
 
 namespace tandem::envs {
@@ -88,7 +89,7 @@ class CommandInSandbox final : public RewardSource {
         .seconds = question.seconds,
         .any_exit = true};
     const auto outcome = TRY(question.where.runner(place, {&command, 1})).at(0);
-    if (outcome.exit_code == 124) return fail(too_slow(question.seconds));
+    if (is_out_of_time(outcome)) return fail(too_slow(question.seconds));
     if (outcome.exit_code != 0) return fail(ended_badly(outcome.exit_code, outcome.output));
     if (outcome.output.size() > static_cast<size_t>(settings_.output_bytes) || outcome.truncated)
       return fail(too_long(settings_.output_bytes));

@@ -119,7 +119,7 @@ Result<Term> run_calls(const CallCheck& check, const Files& left_behind, const R
   std::erase_if(place.files, [](const auto& file) { return file.first.starts_with("tandem_calls.txt/"); });
   place.files["tandem_calls.txt"] = recorded.output;
   const auto answered = TRY(run_one(place, check, kAnswer, runner));
-  if (answered.exit_code == 124)
+  if (is_out_of_time(answered))
     return Term{.why = fmt::format("{} took longer than {} s", check.function, check.seconds)};
   if (answered.exit_code != 0) {
     return Term{.why = fmt::format("{} ended its process with {}", check.module, answered.exit_code)};

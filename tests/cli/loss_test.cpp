@@ -147,9 +147,10 @@ TEST_F(Loss, a_line_that_cannot_be_answered_is_named_and_the_others_are_answered
       "{\"id\": 9, \"algorithm\": {\"name\": \"gigpo\"}, \"logprobs\": [[-1, -2]], \"rewards\": [1], \"groups\": [0], "
       "\"anchors\": [[4, 5]]}\n"
       "{\"id\": 10, \"algorithm\": {\"name\": \"pass_at_k\", \"pass_at_k\": {\"k\": 1.5}}, \"logprobs\": [[-1]], "
-      "\"rewards\": [1], \"groups\": [0]}\n",
+      "\"rewards\": [1], \"groups\": [0]}\n"
+      "{\"id\": 11, \"logprobs\": [[-1], [-2]], \"rewards\": [1, 0], \"groups\": [18446744073709551615, -1]}\n",
       1);
-  ASSERT_EQ(found.size(), 10u);
+  ASSERT_EQ(found.size(), 11u);
   const auto message = [&](size_t i) { return found[i]["error"]["message"].get<std::string>(); };
   EXPECT_NE(message(0).find("logprobs[1] does not have 2 numbers"), std::string::npos) << message(0);
   EXPECT_NE(message(1).find("logprob"), std::string::npos) << message(1);
@@ -161,6 +162,8 @@ TEST_F(Loss, a_line_that_cannot_be_answered_is_named_and_the_others_are_answered
   EXPECT_NE(message(7).find("advantage gigpo needs \"anchors\""), std::string::npos) << message(7);
   EXPECT_NE(message(8).find("anchors[0] has 2 states, and the row has 1 turns"), std::string::npos) << message(8);
   EXPECT_NE(message(9).find("algorithm.pass_at_k.k is 1.5, not a whole number"), std::string::npos) << message(9);
+  EXPECT_NE(message(10).find("groups[0] is 18446744073709551615, not a whole number below"), std::string::npos)
+      << message(10);
 }
 
 TEST_F(Loss, equal_rewards_have_no_advantage_whatever_is_added_to_their_deviation) {

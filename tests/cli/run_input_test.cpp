@@ -133,6 +133,16 @@ TEST_F(RunInput, the_page_of_all_keys_is_the_one_that_is_printed) {
       << "tandem config reference > docs/config.md";
 }
 
+TEST_F(RunInput, a_run_in_the_place_of_the_config_is_told_how_to_go_on_with) {
+  const fs::path run = root() / "a-run";
+  ASSERT_TRUE(make_directories(run));
+  EXPECT_EQ(tandem({"run", "--resume", run.string()}), 2);
+  EXPECT_NE(text(output()).find("a-run: is a folder, not a config"), std::string::npos) << text(output());
+  std::ofstream(run / "config.yaml") << "run:\n  steps: 1\n";
+  EXPECT_EQ(tandem({"run", "--resume", run.string()}), 2);
+  EXPECT_NE(text(output()).find("tandem run --resume --run-dir " + run.string()), std::string::npos) << text(output());
+}
+
 TEST_F(RunInput, a_bad_config_names_every_mistake_and_starts_nothing) {
   const fs::path config = root() / "bad.yaml";
   std::ofstream(config)

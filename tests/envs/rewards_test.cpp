@@ -333,6 +333,7 @@ TEST_F(RewardInSandbox, a_command_that_fails_there_leaves_no_grade) {
   const std::pair<const char*, const char*> cases[] = {
       {"echo lost >&2; exit 4", "ended with exit code 4: lost"},
       {"sleep 100", "did not answer within 2 s"},
+      {"echo late >&2; exit 124", "ended with exit code 124: late"},
       {"cat /workspace/none", "No such file"},
       {"head -c 100000 /dev/zero | tr '\\0' x", "more than 65536 bytes"},
       {"echo '{\"terms\": {\"a\": NaN}}'", "no JSON"},

@@ -379,6 +379,8 @@ TEST_F(TorchAdvantagesTest, metrics_are_a_dictionary_of_tensors_that_stay_as_the
   };
   EXPECT_THAT(mistake_of("Tensor", "pass"), HasSubstr("metrics is a Dict[str, Tensor]"));
   EXPECT_THAT(mistake_of("Dict[str, Tensor]", "metrics['turns'].mul_(2)"), HasSubstr("metrics turns in place"));
+  EXPECT_THAT(mistake_of("Dict[str, Tensor]", "metrics['calls'].sum()"),
+              AllOf(HasSubstr("has no \"calls\"; metrics has"), HasSubstr("turns"), Not(HasSubstr("Traceback"))));
 }
 
 #ifdef TANDEM_EXAMPLE_LOSS
@@ -415,6 +417,8 @@ TEST_F(TorchLossTest, a_library_in_cpp_is_a_loss_too) {
   for (size_t i = 0; i < rows.mask.size(); ++i) EXPECT_NEAR(got->grad_logprobs[i], expected->grad_logprobs[i], 1e-12);
   EXPECT_EQ(got->function_metrics.at("turns"), 5);
   EXPECT_THAT(computed(own({"clip=no"}), rows).error().to_string(), HasSubstr("clip is \"no\", not a number"));
+  for (const char* text : {"nan", "inf", "-inf"})
+    EXPECT_THAT(computed(own({std::string("clip=") + text}), rows).error().to_string(), HasSubstr("not a finite number"));
   rows.advantages = rows.rewards;
   rows.rewards.clear();
   EXPECT_THAT(computed(own({}), rows).error().to_string(), HasSubstr("turn_credit needs rewards"));

@@ -1,5 +1,6 @@
 // NAME=VALUE as the values that a function declares.
 #include <charconv>
+#include <cmath>
 
 #include "trainer/torch/plugin/user_loss.h"
 
@@ -17,7 +18,12 @@ Number parse(const std::string& name, const std::string& text, const char* what)
 }
 
 OptionValue value_of(const LossOption& option, const std::string& text) {
-  if (std::holds_alternative<double>(option.value)) return parse<double>(option.name, text, "a number");
+  if (std::holds_alternative<double>(option.value)) {
+    const auto value = parse<double>(option.name, text, "a number");
+    if (!std::isfinite(value))
+      throw std::runtime_error("algorithm.options: " + option.name + " is \"" + text + "\", not a finite number");
+    return value;
+  }
   if (std::holds_alternative<int64_t>(option.value)) return parse<int64_t>(option.name, text, "a whole number");
   if (std::holds_alternative<std::string>(option.value)) return text;
   if (text != "true" && text != "false")

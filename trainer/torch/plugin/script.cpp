@@ -101,22 +101,41 @@ class Script final : public UserFunction {
   }
 
   bool takes_reference() const override {
-    return std::any_of(parameters_.begin(), parameters_.end(), [](const auto& p) { return p.name == "ref_logprobs"; });
+    return takes("ref_logprobs");
   }
 
   UserOutput call(const LossInput& input) const override {
     std::vector<c10::IValue> arguments;
     for (const Parameter& parameter : parameters_) arguments.push_back(argument(parameter, input));
-    const c10::IValue returned =
-        function_ != nullptr ? (*function_)(arguments) : torch::jit::Module(module_).forward(std::move(arguments));
-    return output_of(returned);
+    return output_of(called(std::move(arguments), input));
   }
 
  private:
+  c10::IValue called(std::vector<c10::IValue> arguments, const LossInput& input) const {
+    try {
+      return function_ != nullptr ? (*function_)(arguments) : torch::jit::Module(module_).forward(std::move(arguments));
+    } catch (const std::exception& error) {
+      // A name that no metric has, told by the names that there are and not by the interpreter's own stack.
+      constexpr std::string_view kMissing = "KeyError: ";
+      const std::string_view text = error.what();
+      const size_t at = text.rfind(kMissing);
+      if (at == std::string_view::npos || !takes(kMetrics)) throw;
+      const auto key = text.substr(at + kMissing.size());
+      std::string names;
+      for (const auto& [name, tensor] : input.metrics) names += (names.empty() ? "" : ", ") + name;
+      throw std::runtime_error("a dictionary has no \"" + std::string(key.substr(0, key.find('\n'))) +
+                               "\"; metrics has " + (names.empty() ? "nothing" : names));
+    }
+  }
+
   struct Parameter {
     std::string name;
     c10::IValue option;  // none: it is an input
   };
+
+  bool takes(std::string_view name) const {
+    return std::any_of(parameters_.begin(), parameters_.end(), [&](const auto& p) { return p.name == name; });
+  }
 
   static torch::Tensor LossInput::*tensor_named(const std::string& name) {
     static const std::map<std::string, torch::Tensor LossInput::*> kTensors = {
