@@ -16,7 +16,7 @@
 namespace tandem::envs {
 namespace {
 
-constexpr std::string_view kNoFile = "(not a regular file)";  // what links and the like are collected as
+constexpr std::string_view kNotRegular = "(not a regular file)";  // what links and the like are collected as
 constexpr uint64_t kMostBaseBytesRead = 32 << 20;
 constexpr size_t kMostLineEdits = 1500;    // beyond it line_edits looks for no shortest difference
 constexpr double kMostWork = 5e8;          // of line_edits, in squares of edits: seconds
@@ -162,7 +162,7 @@ class Comparison {
 
   State state(const Collected& tree, const std::string& path, bool whole) {
     if (const auto file = tree.files.find(path); file != tree.files.end()) {
-      if (file->second == kNoFile) return {.exists = true, .regular = false};
+      if (file->second == kNotRegular) return {.exists = true, .regular = false};
       // What was too much to be collected has no content.
       const bool unread = !whole && file->second.empty();
       return {.exists = true, .text = unread ? nullptr : &file->second};
