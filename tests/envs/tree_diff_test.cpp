@@ -16,7 +16,7 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-TreeDiff diff_of(const Files& begun, const Files& left, bool complete = true) {
+TreeDiff difference(const Files& begun, const Files& left, bool complete = true) {
   Task task;
   task.files = begun;
   return tree_diff(task, {.files = begun}, {.files = left, .complete = complete});
@@ -31,7 +31,7 @@ std::string numbers(int from, int to, const std::string& after = "\n") {
 TEST(TreeDiff, files_and_lines_are_counted_as_git_does) {
   const Files begun = {{"a.py", "1\n2\n3\n"}, {"b.py", "x\n"}, {"gone.py", "1\n2\n"}, {"same.py", "s\n"}};
   const auto diff =
-      diff_of(begun, {{"a.py", "1\nzwei\n3\n4\n"}, {"b.py", "x"}, {"new.py", "n\nm"}, {"same.py", "s\n"}});
+      difference(begun, {{"a.py", "1\nzwei\n3\n4\n"}, {"b.py", "x"}, {"new.py", "n\nm"}, {"same.py", "s\n"}});
   EXPECT_EQ(diff.files, 4u);
   EXPECT_EQ(diff.lines_added, 2u + 1u + 2u);
   EXPECT_EQ(diff.lines_removed, 1u + 1u + 2u);
@@ -43,7 +43,7 @@ TEST(TreeDiff, files_and_lines_are_counted_as_git_does) {
 
 TEST(TreeDiff, an_attempt_that_changed_nothing_has_no_difference) {
   const Files files = {{"a.py", "1\n"}, {"empty", ""}};
-  const auto diff = diff_of(files, files);
+  const auto diff = difference(files, files);
   EXPECT_EQ(diff.files, 0u);
   EXPECT_FALSE(diff.at_least);
   EXPECT_THAT(diff.texts, IsEmpty());
@@ -52,7 +52,7 @@ TEST(TreeDiff, an_attempt_that_changed_nothing_has_no_difference) {
 TEST(TreeDiff, files_without_lines_count_as_files) {
   const Files begun = {{"picture", std::string("\0a", 2)}, {"text", "a\n"}, {"link", "(not a regular file)"}};
   const auto diff =
-      diff_of(begun, {{"picture", std::string("\0b", 2)}, {"text", std::string("a\n\0", 3)}, {"empty", ""}});
+      difference(begun, {{"picture", std::string("\0b", 2)}, {"text", std::string("a\n\0", 3)}, {"empty", ""}});
   EXPECT_EQ(diff.files, 4u) << "two binary ones, a new one without a line, and a link that is gone";
   EXPECT_EQ(diff.binary_files, 2u);
   EXPECT_EQ(diff.lines_added + diff.lines_removed, 0u);
@@ -75,11 +75,11 @@ TEST(TreeDiff, caches_and_what_git_ignores_are_not_counted) {
         ".git/HEAD", "src/.git/config", ".pytest_cache/README.md", "src/.mypy_cache/x"}) {
     left[path] = "1\n";
   }
-  EXPECT_EQ(diff_of(begun, left).files, 0u);
+  EXPECT_EQ(difference(begun, left).files, 0u);
   left["keep.o"] = left["src/build/x.c"] = left["made.c"] = left["src/git"] = "1\n";
-  EXPECT_EQ(diff_of(begun, left).files, 4u);
+  EXPECT_EQ(difference(begun, left).files, 4u);
   left["given.o"] = "2\n";
-  EXPECT_THAT(diff_of(begun, left).touched, ElementsAre("given.o")) << "the task brings it, as git tracks it";
+  EXPECT_THAT(difference(begun, left).touched, ElementsAre("given.o")) << "the task brings it, as git tracks it";
 }
 
 TEST(TreeDiff, what_setup_has_built_is_no_change_where_git_ignores_it) {
@@ -91,13 +91,13 @@ TEST(TreeDiff, what_setup_has_built_is_no_change_where_git_ignores_it) {
 }
 
 TEST(TreeDiff, an_attempt_cannot_hide_its_work_by_rules_of_its_own) {
-  const auto diff = diff_of({}, {{".gitignore", "*\n"}, {"work.py", "1\n"}});
+  const auto diff = difference({}, {{".gitignore", "*\n"}, {"work.py", "1\n"}});
   EXPECT_EQ(diff.files, 2u);
 }
 
 TEST(TreeDiff, what_was_not_collected_is_neither_removed_nor_changed) {
   const Files begun = {{"a.py", "1\n"}, {"b.py", "1\n"}, {"c.py", "1\n"}};
-  const auto diff = diff_of(begun, {{"a.py", ""}, {"b.py", "1\n2\n"}, {"large", ""}}, false);
+  const auto diff = difference(begun, {{"a.py", ""}, {"b.py", "1\n2\n"}, {"large", ""}}, false);
   EXPECT_TRUE(diff.at_least);
   EXPECT_EQ(diff.files, 2u) << "b.py and large; a.py may be as it was, c.py may be there";
   EXPECT_EQ(diff.lines_added, 1u);
@@ -107,10 +107,10 @@ TEST(TreeDiff, what_was_not_collected_is_neither_removed_nor_changed) {
 
 TEST(TreeDiff, long_texts_that_have_much_in_common_are_counted_in_full) {
   const auto long_one = numbers(0, 200'000);
-  const auto more = diff_of({{"a", long_one}}, {{"a", long_one + numbers(200'000, 300'000)}});
+  const auto more = difference({{"a", long_one}}, {{"a", long_one + numbers(200'000, 300'000)}});
   EXPECT_EQ(more.lines_added, 100'000u);
   EXPECT_FALSE(more.at_least);
-  const auto others = diff_of({{"a", long_one}}, {{"a", numbers(0, 200'000, "x\n")}});
+  const auto others = difference({{"a", long_one}}, {{"a", numbers(0, 200'000, "x\n")}});
   EXPECT_EQ(others.lines_added, 200'000u);
   EXPECT_EQ(others.lines_removed, 200'000u);
   EXPECT_FALSE(others.at_least) << "no line is the same";
@@ -122,7 +122,7 @@ TEST(TreeDiff, where_no_shortest_difference_is_looked_for_the_lines_are_at_least
     before += std::to_string(i) + "\n";
     after += std::to_string(i % 2 == 0 ? i : 4999 - i) + (i % 4 == 1 ? "x\n" : "\n");
   }
-  const auto diff = diff_of({{"a", before}}, {{"a", after}});
+  const auto diff = difference({{"a", before}}, {{"a", after}});
   EXPECT_TRUE(diff.at_least);
   EXPECT_GE(diff.lines_added, 1250u);
   EXPECT_LE(diff.lines_added, 5000u);
@@ -136,7 +136,7 @@ TEST(TreeDiff, thousands_of_files_that_are_hard_to_compare_take_seconds) {
     left[name] = "x\n" + numbers(250, 500) + numbers(0, 250);
   }
   const auto begin = std::chrono::steady_clock::now();
-  const auto diff = diff_of(begun, left);
+  const auto diff = difference(begun, left);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60));
   EXPECT_EQ(diff.files, 5000u);
   EXPECT_TRUE(diff.at_least);
