@@ -226,6 +226,9 @@ NightSummary summarize(const Night& night, const Prices& prices) {
       out.passed += sample.passed();
       seconds.push_back(sample.seconds);
       out.behaviour.add(sample.behaviour);
+      if (!sample.diff) continue;
+      out.diffs.add(*sample.diff);
+      if (sample.passed()) out.diffs_of_passed.add(*sample.diff);
     }
   }
   out.pass_rate = dashboard::pass_rate(scores);
@@ -299,7 +302,8 @@ Json to_json(const NightSummary& s) {
             {"seconds", number_or_null(of_solved_task(s, s.sample_seconds))},
             {"cost", number_or_null(of_solved_task(s, s.cost))}}},
           {"flagged", s.flagged},
-          {"behaviour", s.behaviour.means()}};
+          {"behaviour", s.behaviour.means()},
+          {"diff", {{"all", s.diffs.summary()}, {"passed", s.diffs_of_passed.summary()}}}};
 }
 
 NightComparison compare(const Night& before, const Night& after, double confidence,

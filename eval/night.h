@@ -59,6 +59,7 @@ struct NightSummary {
   ComputeUse use;                                       // of all samples
   size_t flagged = 0;                                   // samples that look like cheats
   BehaviourSums behaviour;                              // of samples with a verdict
+  WorkSizes diffs, diffs_of_passed;                     // of those of them whose differences are known
 };
 // Of a solved task, all samples of all tasks included; nothing where no task was solved, or the sum is not known.
 std::optional<double> of_solved_task(const NightSummary& summary, const std::optional<double>& sum);

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/random.h"
+#include "envs/episodes/base_copies.h"
 #include "eval/behaviour.h"
 #include "eval/cheats.h"
 #include "eval/episode_sandbox.h"
@@ -108,6 +109,17 @@ std::string why_without_verdict(const rollout::AgentRecord& record, const PlayTe
   return record.why.ok() ? std::string(rollout::to_string(record.end)) : record.why.message();
 }
 
+// What is looked at here takes nothing of the sample's time, and of its use of processors. Nothing where a sandbox
+// failed.
+std::optional<WorkSize> diff_of(const envs::Episode& episode, envs::SandboxBackend& backend,
+                                const envs::EpisodeOptions& options) {
+  const auto* left = episode.left_behind();
+  if (left == nullptr) return std::nullopt;
+  envs::BaseCopies on(backend);
+  const auto begun = envs::begun_with(episode.task(), on, options);
+  return begun ? work_size(episode.task(), *begun, *left, on) : std::nullopt;
+}
+
 // Why a verdict is no pass, by how the agent ended where the grade has nothing to say.
 std::string why_no_pass(const envs::Grade& grade, const rollout::AgentRecord& record) {
   if (grade.reward >= 1) return "";
@@ -158,13 +170,18 @@ Played play(const envs::Task& task, int sample, ModelSource& source, envs::Sandb
   const Time began = clock.now();
   MeteredBackend metered(backend);
   result.use = ComputeUse::none();
-  const auto done = [&] {
+  const auto ends = [&] {
     result.seconds = to_seconds(clock.now() - began);
     result.use.sandbox_cores = metered.core_seconds();
+  };
+  const auto done = [&] {
+    ends();
     return std::move(played);
   };
 
-  auto episode = envs::Episode::open(task, metered, terms.episode);
+  auto options = terms.episode;
+  options.keep_left_behind = true;
+  auto episode = envs::Episode::open(task, metered, options);
   if (!episode) return failed(result, episode.error()), done();
   auto model = source.begin(task, seed_of_sample(terms.seed, result.task, sample), foreign_tools_in(**episode, terms));
   if (!model) return failed(result, model.error()), done();
@@ -193,6 +210,8 @@ Played play(const envs::Task& task, int sample, ModelSource& source, envs::Sandb
   } else {
     result.why = why_without_verdict(record, terms);
   }
+  ends();
+  if (result.has_verdict()) result.diff = diff_of(**episode, backend, options);
   result.behaviour = behaviour_of(record);
   result.flags = cheats_in(task, record);
   played.transcript = rollout::atif_of({.session_id = fmt::format("{}/{}", result.task, sample),
@@ -205,7 +224,7 @@ Played play(const envs::Task& task, int sample, ModelSource& source, envs::Sandb
                                                   {"why", result.why},
                                                   {"flags", result.flags}}},
                                        record, bounded.opening(), bounded.tools());
-  return done();
+  return played;
 }
 
 }  // namespace tandem::eval

@@ -143,6 +143,7 @@ std::string figures(const NightSummary& s, size_t tasks) {
   row("for a solved task", solved_task_text(s));
   row("samples that look like cheats", std::to_string(s.flagged));
   row("behaviour", behaviour_text(s.behaviour));
+  row("difference, in the median", work_text(s.diffs, s.diffs_of_passed));
   return out + "</table></div>\n";
 }
 

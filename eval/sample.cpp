@@ -5,7 +5,7 @@ namespace {
 
 constexpr double kMostTime = 1e11;  // seconds: three thousand years
 
-Json number_or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
+Json known_or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
 
 // Nothing where it is null, or of a version that did not count it.
 std::optional<double> number_in(const Json& json, const char* key) {
@@ -42,14 +42,15 @@ Json to_json(const SampleResult& s) {
                {"tokens", s.tokens()},
                {"prompt_tokens", s.prompt_tokens},
                {"completion_tokens", s.completion_tokens},
-               {"sandbox_core_seconds", number_or_null(s.use.sandbox_cores)},
-               {"model_core_seconds", number_or_null(s.use.model_cores)},
-               {"model_gpu_seconds", number_or_null(s.use.model_gpus)},
+               {"sandbox_core_seconds", known_or_null(s.use.sandbox_cores)},
+               {"model_core_seconds", known_or_null(s.use.model_cores)},
+               {"model_gpu_seconds", known_or_null(s.use.model_gpus)},
                {"attempt", s.attempt},
                {"began", s.began},
                {"end", s.end},
                {"why", s.why},
                {"behaviour", to_json(s.behaviour)},
+               {"diff", to_json(s.diff)},
                {"flags", s.flags},
                {"transcript", s.transcript}};
   if (!s.answered_as.empty()) json["answered_as"] = s.answered_as;
@@ -73,6 +74,7 @@ Result<SampleResult> sample_from_json(const Json& json) {
     s.end = json.at("end").get<std::string>();
     s.why = json.at("why").get<std::string>();
     s.behaviour = TRY(behaviour_from_json(json.at("behaviour")));
+    if (const auto diff = json.find("diff"); diff != json.end()) s.diff = TRY(work_size_from_json(*diff));
     s.flags = json.at("flags").get<std::vector<std::string>>();
     s.transcript = json.at("transcript").get<std::string>();
     s.answered_as = json.value("answered_as", "");

@@ -7,6 +7,7 @@
 
 #include "base/behaviour.h"
 #include "base/json.h"
+#include "eval/work_size.h"
 #include "rollout/books/outcome.h"
 
 namespace tandem::eval {
@@ -41,7 +42,8 @@ struct SampleResult {
   std::string answered_as = {};
   ComputeUse use = {};  // of all attempts
   Behaviour behaviour;
-  std::vector<std::string> flags;  // what looks like a cheat (eval/cheats.h)
+  std::optional<WorkSize> diff = {};  // of one with a verdict; nothing where it cannot be had
+  std::vector<std::string> flags;     // what looks like a cheat (eval/cheats.h)
 
   bool has_verdict() const { return rollout::is_of_policy(outcome); }
   bool passed() const { return has_verdict() && reward >= 1; }

@@ -257,6 +257,20 @@ Result<std::unique_ptr<Episode>> Episode::branch(const std::optional<SandboxHold
   return branch;
 }
 
+// Not in the sandbox of the episode: collecting files ends what runs there.
+Result<Collected> begun_with(const Task& task, SandboxBackend& backend, EpisodeOptions options) {
+  const TaskStep none, &first = task.steps.empty() ? none : task.steps.front();
+  if (task.setup.empty() && first.setup.empty() && task.image.empty()) {
+    Collected begun{.files = task.files};
+    for (const auto& [path, content] : first.files) begun.files[path] = content;
+    return begun;
+  }
+  options.holder.grading = true;
+  BaseCopies on(backend);
+  const auto sandbox = TRY(make_ready(on, task, options));
+  return sandbox->collect();
+}
+
 bool installs_python(const EpisodeOptions& options) {
   const std::string any[] = {"pip"};
   return options.packages && !options.packages->install_python(any).empty();
@@ -280,18 +294,10 @@ Result<Grade> Episode::grade_now(std::string_view answer) {
   return graded;
 }
 
-// What setup and an image have made is there before the model is. ExecAnswer at in a sandbox of its own, for collecting
-// files ends what runs.
 Result<int> Episode::count_lints(const Files& left_behind) {
   auto holder = spec_of(task_, options_).holder;
   holder.grading = true;
-  if (!linted_) {
-    SandboxSpec spec = spec_of(task_, options_);
-    spec.holder = holder;
-    const auto sandbox = TRY(backend_.create(spec));
-    TRY(prepare(*sandbox, task_, options_));
-    linted_ = TRY(sandbox->collect()).files;
-  }
+  if (!linted_) linted_ = TRY(begun_with(task_, backend_, options_)).files;
   if (task_.base && task_.base->tree) {
     for (const auto& [path, content] : left_behind) {
       if (linted_->contains(path)) continue;

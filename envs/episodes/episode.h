@@ -103,6 +103,10 @@ class Episode final : public Attempt {
   std::optional<Files> linted_;  // what the step that is on began with, where lints are counted; once a step is graded
 };
 
+// The files that an episode begins with, its setup done: of a task with a base what is other than there. In a sandbox
+// of their own where only a sandbox can tell, and there setup runs once more. `task` is that of an open episode.
+Result<Collected> begun_with(const Task& task, SandboxBackend& backend, EpisodeOptions options);
+
 // Whether packages of Python that a task needs are installed for it.
 bool installs_python(const EpisodeOptions& options);
 

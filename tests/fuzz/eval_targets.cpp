@@ -39,6 +39,7 @@ void eval_files(std::string_view bytes) {
 std::vector<std::string> eval_files_seeds() {
   eval::SampleResult sample{.task = "t", .outcome = rollout::Outcome::kCompleted, .reward = 1};
   sample.seconds = 1;
+  sample.diff = {.files = 2, .lines_added = 3, .new_lints = 1, .linted_files = 1};
   eval::Night night{.suite = "s", .samples_wanted = 2, .tasks = {{"t", "k", "d", {sample, sample}}}};
   eval::Identity identity{.suite = "s", .tasks = {{"t", "k", "d"}}};
   const auto summary = eval::summarize(night, {});
