@@ -190,7 +190,7 @@ void Episode::on(const Refused& refused, Time now, Actions& actions) {
   const bool may_wait =
       waiting_ == Waiting::kSandbox && refused.why.code() == Code::kExhausted && now - wanted_ < 2 * patience_;
   if (from_ && !may_wait) return play_trunk_alone(refused.why.message(), actions);
-  if (!may_wait) return give_up(refused.why.message(), now, actions);
+  if (!may_wait) return give_up(refused.why, now, actions);
   if (refused.is_room_elsewhere && !from_) return ask(now, actions);
   pause(now);
 }
@@ -330,11 +330,11 @@ void Episode::on(const Revoked& revoked, Time, Actions& actions) {
   if (revoked.key == lease_.key) finish(End::kRevoked, actions);
 }
 
-void Episode::give_up(const std::string& reason, Time now, Actions& actions) {
-  outcome_ = Outcome::kInfraError;
-  reason_ = reason;
+void Episode::give_up(const Status& why, Time now, Actions& actions) {
+  outcome_ = why.code() == Code::kCancelled ? Outcome::kCancelled : Outcome::kInfraError;
+  reason_ = why.message();
   actions.push_back(Note{fmt::format("episode {} attempt {} ({}): {}", lease_.key.episode, lease_.key.attempt,
-                                     to_string(outcome_), reason)});
+                                     to_string(outcome_), reason_)});
   actions.push_back(EndSampling{});
   release_sandbox(actions);
   send(Waiting::kCoordinator, now, actions);

@@ -295,7 +295,11 @@ class Episode {
   void ask_for_grade(std::string answer, bool is_truncated, Time now, Actions& actions);
   void send(Waiting waiting, Time now, Actions& actions);  // trajectory, commit or claim, until it is heard
   // Ends the attempt as a failure of the infrastructure.
-  void give_up(const std::string& reason, Time now, Actions& actions);
+  // kCancelled is no failure of its own, and no attempt that counts.
+  void give_up(const Status& why, Time now, Actions& actions);
+  void give_up(const std::string& reason, Time now, Actions& actions) {
+    give_up(Status::unavailable(reason), now, actions);
+  }
   void release_sandbox(Actions& actions);
   void finish(End end, Actions& actions);
   Commit commit(Time now) const;

@@ -385,7 +385,8 @@ Status read_what_is_run(RunOptions& options) {
     if (fs::is_directory(options.config, error)) {
       Status folder = Status::invalid(options.config + ": is a folder, not a config");
       if (!fs::exists(fs::path(options.config) / "config.yaml", error)) return folder;
-      return std::move(folder).hint(fmt::format("a run goes on with `tandem run --resume --run-dir {}`", options.config));
+      return std::move(folder).hint(
+          fmt::format("a run goes on with `tandem run --resume --run-dir {}`", options.config));
     }
     return {};
   }

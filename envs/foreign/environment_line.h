@@ -21,7 +21,8 @@ class EnvironmentLine {
   // `method`: reset, step, state, score, close. kDeadline; kUnavailable where it is not there, has ended, or says that
   // it failed; kCorrupt for what is no answer to this question; kExhausted for an answer beyond
   // kLargestEnvironmentAnswer, and where questions of other episodes took all of `seconds` before its turn came; then
-  // as long again for the answer.
+  // as long again for the answer. kCancelled where the question of another episode, or a notification, has broken the
+  // line: nothing was asked.
   virtual Result<Json> ask(const std::string& method, const Json& params, double seconds) = 0;
   // The same without an answer to wait for: whatever comes, if anything does, is passed over. Waits for nobody else's
   // question.

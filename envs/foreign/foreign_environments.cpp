@@ -11,6 +11,8 @@
 namespace tandem::envs {
 namespace {
 
+constexpr int kMostBeginnings = 8;  // of an attempt, whose program others break before it is asked
+
 Status named(const Status& status, const std::string& name) { return quotable(status).at("environment " + name); }
 
 std::string system_message_of(const ResetAnswer& reset, ToolListing listing) {
@@ -178,18 +180,25 @@ void ForeignEnvironments::give_back(const std::string& name, const std::shared_p
 Result<std::unique_ptr<Attempt>> ForeignEnvironments::open(const TaskSpec& spec) {
   const EnvironmentSpec* environment = find(spec.kind);
   if (environment == nullptr) return fail(Status::not_found("there is no environment " + spec.kind));
-  auto line = take(*environment);
+  for (int beginnings = 1;; ++beginnings) {
+    auto attempt = begin(*environment, spec);
+    if (attempt || attempt.error().code() != Code::kCancelled || beginnings == kMostBeginnings) return attempt;
+  }
+}
+
+Result<std::unique_ptr<Attempt>> ForeignEnvironments::begin(const EnvironmentSpec& environment, const TaskSpec& spec) {
+  auto line = take(environment);
   if (!line) return fail(named(line.error(), spec.kind));
   // Seeds of tasks have 64 bits; many languages have whole numbers of 53.
   constexpr uint64_t kLargestSeed = (uint64_t{1} << 53) - 1;
   const auto episode = fmt::format("{:016x}", unique_number());
   const Json params = {{"episode", episode}, {"seed", spec.seed & kLargestSeed}, {"split", to_string(spec.split)}};
-  const auto begin = [&]() -> Result<ResetAnswer> {
+  const auto read = [&]() -> Result<ResetAnswer> {
     const Json json = TRY((*line)->ask("reset", params, settings_.seconds));
     TRY(check_episode(json, episode));
     return read_reset(json);
   };
-  auto reset = begin();
+  auto reset = read();
   if (!reset) {
     give_back(spec.kind, *line);
     return fail(named(reset.error(), spec.kind));

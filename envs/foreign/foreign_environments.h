@@ -34,7 +34,7 @@ class ForeignEnvironments {
   bool has(const std::string& kind) const { return find(kind) != nullptr; }
 
   // Begins an attempt at the task of this seed. Errors name the environment: kExhausted where it has most_episodes
-  // attempts, else those of EnvironmentLine::ask.
+  // attempts, else those of EnvironmentLine::ask. One whose program another attempt broke begins in the next program.
   Result<std::unique_ptr<Attempt>> open(const TaskSpec& spec);
 
   // Whether each can be begun and says its state: for who is about to start a run. Errors as open()'s.
@@ -47,6 +47,7 @@ class ForeignEnvironments {
     size_t episodes = 0;
   };
   const EnvironmentSpec* find(const std::string& kind) const;
+  Result<std::unique_ptr<Attempt>> begin(const EnvironmentSpec& environment, const TaskSpec& spec);
   Result<std::shared_ptr<EnvironmentLine>> take(const EnvironmentSpec& spec);
   void give_back(const std::string& name, const std::shared_ptr<EnvironmentLine>& line);
 

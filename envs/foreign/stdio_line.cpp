@@ -64,7 +64,7 @@ class StdioLine final : public EnvironmentLine {
                                                 seconds, method))
                       .hint("raise env.external_programs, or env.external_seconds"));
     }
-    if (is_broken_) return fail(Status::unavailable("its program is let go of, after a failure of another episode"));
+    if (is_broken_) return fail(Status::cancelled("its program was ended, after a failure of another episode"));
     bool is_answered = false;
     auto answer = answer_to(method, params, seconds, is_answered);
     is_broken_ = !is_answered;

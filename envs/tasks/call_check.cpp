@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
+#include "envs/tasks/verifier.h"
 
 namespace tandem::envs {
 namespace {

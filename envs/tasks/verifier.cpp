@@ -48,10 +48,10 @@ std::optional<double> number_of(const Json& json) {
   return std::nullopt;
 }
 
-Result<Rewards> read_json_rewards(std::string_view text) {
+Result<VerifierRewards> read_json_rewards(std::string_view text) {
   const auto json = parse_json(trim(without_mark(text)));
   if (!json) return fail(Status::invalid("/logs/verifier/reward.json is no JSON: " + json.error().message()));
-  Rewards rewards;
+  VerifierRewards rewards;
   if (const auto number = number_of(*json)) {
     rewards.reward = *number;
     TRY(check_reward(rewards.reward));
@@ -80,10 +80,10 @@ Result<Rewards> read_json_rewards(std::string_view text) {
   return rewards;
 }
 
-Result<Rewards> read_text_reward(std::string_view text) {
+Result<VerifierRewards> read_text_reward(std::string_view text) {
   text = trim(without_mark(text));
   if (text.starts_with('+')) text.remove_prefix(1);
-  Rewards rewards;
+  VerifierRewards rewards;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), rewards.reward);
   if (error != std::errc() || end != text.data() + text.size()) {
     return fail(Status::invalid(
@@ -108,7 +108,7 @@ std::string print_rewards_command() {
          "elif test -e reward.txt; then echo text; cat reward.txt; else echo none; fi";
 }
 
-Result<Rewards> read_rewards(std::string_view printed) {
+Result<VerifierRewards> read_rewards(std::string_view printed) {
   constexpr std::string_view kAlso = "also ";
   if (printed.starts_with("locked\n")) {
     return fail(

@@ -13,7 +13,7 @@
 
 namespace tandem::envs {
 
-struct Rewards {
+struct VerifierRewards {
   double reward = 0;                      // from 0 to 1
   std::map<std::string, double> metrics;  // the other numbers
 };
@@ -25,7 +25,7 @@ std::string print_rewards_command();
 // the reward, or the only number, whatever it is called; texts beside a `reward` are left out. kInvalid, in words, for
 // everything else; also where both are there and differ, or where they were left so that a script could not have
 // written them.
-Result<Rewards> read_rewards(std::string_view printed);
+Result<VerifierRewards> read_rewards(std::string_view printed);
 
 // The end of an output, which is where tests say what failed.
 std::string last_lines(std::string_view output);

@@ -7,6 +7,12 @@
 #include "rollout/books/seeds.h"
 
 namespace tandem::rollout {
+namespace {
+
+// Attempts that may be taken from an episode by others, as a multiple of those that count.
+constexpr uint32_t kMostSpared = 5;
+
+}  // namespace
 
 std::string_view to_string(EpisodeState state) {
   static constexpr std::array<std::string_view, 6> kNames = {"queued",  "leased",  "committed",
@@ -183,6 +189,19 @@ void Ledger::requeue(EpisodeRecord& episode, std::string_view reason_if_last) {
     episode.worker.clear();
     return;
   }
+  queue_again(episode);
+}
+
+// Another episode took what it had: nothing that counts against it, unless it goes on like this for ever.
+void Ledger::requeue_spared(EpisodeRecord& episode) {
+  if (episode.attempt >= kMostSpared * static_cast<uint32_t>(plan_.max_attempts)) {
+    if (episode.commit) episode.commit->outcome = Outcome::kInfraError;
+    return requeue(episode, to_string(Outcome::kInfraError));
+  }
+  queue_again(episode);
+}
+
+void Ledger::queue_again(EpisodeRecord& episode) {
   set_state(episode.episode, EpisodeState::kQueued);
   episode.worker.clear();
   ++episode.attempt;
@@ -231,6 +250,7 @@ void Ledger::on(const Commit& event) {
   }
   actions_.push_back(Acknowledge{event.worker, event.key});
   episode->commit = event;
+  if (event.outcome == Outcome::kCancelled) return requeue_spared(*episode);
   if (!is_of_policy(event.outcome) || !event.reward) {
     return requeue(*episode, to_string(event.outcome));
   }

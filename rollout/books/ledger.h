@@ -6,7 +6,8 @@
 //
 // Every admitted episode ends in exactly one of *trained* or *dropped for a named reason*:
 //   queued -> leased -> committed -> batched -> trained
-// and back to queued, with the next attempt, when its worker is lost or the infrastructure failed it. A batch is
+// and back to queued, with the next attempt, when its worker is lost or the infrastructure failed it. Attempts count
+// against an episode, but for those that another episode ended (Outcome::kCancelled), up to a bound. A batch is
 // trained when the trainer says so; a trainer that comes back with an older checkpoint gets the batches since then
 // again, the same episodes with the same advantages, so that nothing is trained twice in what survives.
 //
@@ -196,6 +197,8 @@ class Ledger {
 
   void set_state(uint64_t episode, EpisodeState state);
   void requeue(EpisodeRecord& episode, std::string_view reason_if_last);
+  void requeue_spared(EpisodeRecord& episode);
+  void queue_again(EpisodeRecord& episode);
   void drop(EpisodeRecord& episode, std::string_view reason);
   void close(EpisodeRecord& episode);
   bool compare(uint64_t group);

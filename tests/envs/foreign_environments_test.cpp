@@ -122,9 +122,34 @@ TEST_F(Foreign, a_program_plays_episodes_side_by_side_and_is_let_go_of_after_a_f
   ASSERT_FALSE(broke.has_value());
   EXPECT_EQ(broke.error().code(), Code::kUnavailable);
   EXPECT_THAT(broke.error().message(), HasSubstr("environment it: its program has ended: it broke"));
-  EXPECT_THAT(second->next_step("d").error().message(), HasSubstr("let go of, after a failure of another episode"));
+  const auto spared = second->next_step("d").error();
+  EXPECT_EQ(spared.code(), Code::kCancelled) << "an attempt that does not count";
+  EXPECT_THAT(spared.message(), HasSubstr("was ended, after a failure of another episode"));
   auto fourth = std::move(*all->open(task()));
   EXPECT_NE(fourth->score("")->terms.at("process"), grade->terms.at("process"));
+}
+
+// Who waits for its turn while the program ends has lost nothing: it begins in the next program.
+TEST_F(Foreign, an_episode_that_waits_to_begin_while_another_breaks_the_program_begins_in_the_next) {
+  const auto all = with(
+      "    if m == 'reset': say(q, {'instruction': 'go'})\n"
+      "    if m == 'step':\n"
+      "        time.sleep(0.3)\n"
+      "        sys.exit('it broke')\n"
+      "    if m == 'score': say(q, {'reward': 1})\n",
+      60);
+  auto first = all->open(task());
+  ASSERT_TRUE(first.has_value()) << first.error().to_string();
+  std::thread breaks([&] { EXPECT_EQ((*first)->next_step("break").error().code(), Code::kUnavailable); });
+  std::vector<std::thread> begin;
+  for (int i = 0; i < 4; ++i) {
+    begin.emplace_back([&] {
+      const auto attempt = all->open(task());
+      ASSERT_TRUE(attempt.has_value()) << attempt.error().to_string();
+    });
+  }
+  breaks.join();
+  for (auto& each : begin) each.join();
 }
 
 // The others go on: nobody waits for what a program says to `close`.

@@ -346,6 +346,9 @@ TEST_F(EpisodeTest, what_a_former_life_of_a_server_was_asked_its_next_life_is_as
   EXPECT_EQ(step(Episode::ServerRestarted{2}), Words{});
   EXPECT_EQ(step(Episode::ServerRestarted{kHere}), Words{"call 2 turn 1 a call"});
   EXPECT_EQ(step(Episode::Refused{ask_, Status::not_found("no lease 9")}).back(), "commit infra_error");
+  reach(Waiting::kTools);
+  EXPECT_EQ(step(Episode::Refused{ask_, Status::cancelled("another episode broke it")}).back(), "commit cancelled");
+  EXPECT_EQ(commit_.reason, "another episode broke it");
 }
 
 TEST_F(EpisodeTest, an_episode_whose_server_is_lost_ends_at_once_and_one_without_a_sandbox_goes_elsewhere) {

@@ -108,7 +108,8 @@ class Cluster {
       if (next == mine.end()) return;
       const LeaseTerms lease = *next;
       mine.erase(next);
-      return commit(worker, lease, random_.chance(fault_) ? Outcome::kInfraError : Outcome::kCompleted);
+      if (!random_.chance(fault_)) return commit(worker, lease, Outcome::kCompleted);
+      return commit(worker, lease, lease.key.episode % 3 == 0 ? Outcome::kCancelled : Outcome::kInfraError);
     }
     if (batches.empty()) return;
     const TrainBatch batch = batches.front();

@@ -282,6 +282,26 @@ TEST(Ledger, an_episode_that_keeps_failing_is_dropped_for_its_reason_and_never_g
   EXPECT_EQ(ledger.books().dropped.at("infra_error"), 1u);
 }
 
+TEST(Ledger, an_attempt_that_another_episode_ended_does_not_count_up_to_a_bound) {
+  RunPlan plan = small_plan();
+  plan.heldout_tasks = 0;
+  Ledger ledger(plan);
+  ledger.step(TrainerJoined{0});
+  ledger.step(WorkerJoined{"w", {}});
+  uint32_t attempts = 0;
+  while (ledger.books().dropped_total() == 0 && attempts < 1000) {
+    for (const Action& action : ledger.step(Pull{"w", 1})) {
+      const auto* grant = std::get_if<Grant>(&action);
+      if (grant == nullptr) continue;
+      EXPECT_EQ(grant->leases.at(0).key.attempt, ++attempts);
+      ledger.step(Commit{.worker = "w", .key = grant->leases[0].key, .outcome = Outcome::kCancelled});
+    }
+  }
+  EXPECT_GE(attempts, 4 * static_cast<uint32_t>(plan.max_attempts));
+  EXPECT_EQ(ledger.books().dropped.at("infra_error"), 1u);
+  EXPECT_EQ(ledger.episodes()[0].commit->outcome, Outcome::kInfraError);
+}
+
 TEST(Ledger, a_late_commit_of_a_lost_lease_is_refused) {
   RunPlan plan = small_plan();
   Ledger ledger(plan);

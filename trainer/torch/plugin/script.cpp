@@ -100,9 +100,7 @@ class Script final : public UserFunction {
     read_parameters(method->function().getSchema(), 1, options);
   }
 
-  bool takes_reference() const override {
-    return takes("ref_logprobs");
-  }
+  bool takes_reference() const override { return takes("ref_logprobs"); }
 
   UserOutput call(const LossInput& input) const override {
     std::vector<c10::IValue> arguments;
