@@ -11,8 +11,7 @@ namespace {
 
 std::string from_hex(const std::string& hex) {
   std::string bytes;
-  for (size_t i = 0; i + 1 < hex.size(); i += 2)
-    bytes += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
+  for (size_t i = 0; i + 1 < hex.size(); i += 2) bytes += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
   return bytes;
 }
 
@@ -28,10 +27,10 @@ TEST(AwsSignature, has_the_headers_of_botocore) {
     std::map<std::string, std::string> headers;
     for (const auto& [name, value] :
          aws_signature({.method = text("method"),
-                        .host = text("host"),
-                        .path = aws_path("/" + text("name")),
-                        .body = body,
-                        .region = text("region")},
+         .host = text("host"),
+         .path = aws_path("/" + text("name")),
+         .body = body,
+         .region = text("region")},
                        {"AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", text("session")},
                        json.at("at").get<std::time_t>()))
       headers[name] = value;
