@@ -14,6 +14,7 @@ constexpr auto kNothingCame = 1s, kAskAgain = 3s;
 
 void WeightsFeed::tick(wire::Socket& trainer) {
   const Time now = clock_.now();
+  if (stored_) take_stored();
   if (!fetching() && now >= next_query_) {
     next_query_ = now + 1s;  // the trainer announces; asking again is for the case that nobody heard
     wire::Outgoing query;
@@ -28,13 +29,17 @@ void WeightsFeed::tick(wire::Socket& trainer) {
   // A chunk may have been in a message that was refused.
   if (const uint64_t refused = trainer.refused(); refused != std::exchange(refused_messages_, refused))
     receiver_->forget_outstanding();
-  if (now - std::max(last_chunk_, asked_) > kAskAgain) {
+  if (!is_stored_ && now - std::max(last_chunk_, asked_) > kAskAgain) {
     receiver_->forget_outstanding();
     asked_ = now;
   }
   if (now < ask_again_) return;
   const auto& manifest = receiver_->manifest();
   for (const uint32_t index : receiver_->requests(window_)) {
+    if (is_stored_) {
+      if (!stored_->ask(manifest, index)) return leave_store(Status::exhausted("too much is asked for"));
+      continue;
+    }
     wire::Outgoing request;
     auto chunk = request.body().initChunkRequest();
     chunk.setVersion(manifest.version);
@@ -72,6 +77,7 @@ void WeightsFeed::on_manifest(wire::WeightsManifest::Reader in) {
   auto receiver = held_.begin(std::move(*manifest));
   if (!receiver) return spdlog::error("weights refused: {}", receiver.error().message());
   receiver_ = std::move(*receiver);
+  is_stored_ = stored_ && stored_->has(receiver_->manifest());
   last_chunk_ = asked_ = clock_.now();
 }
 
@@ -80,19 +86,51 @@ void WeightsFeed::on_chunk(const wire::Incoming& message) {
   if (!receiver_ || preparing_.joinable() || message.bulk_count() != 1) return;
   const auto& manifest = receiver_->manifest();
   if (chunk.getVersion() != manifest.version || chunk.getBase() != manifest.base) return;
-  last_chunk_ = clock_.now();
-  if (const Status status = receiver_->accept(chunk.getIndex(), message.bulk(0)); !status.ok()) {
-    ++refused_;
+  if (const Status status = accept(chunk.getIndex(), message.bulk(0)); !status.ok()) {
     // A sender whose own copy is damaged sends the same again; asking without pause would only load the line.
     refused_in_a_row_ = std::min(refused_in_a_row_ + 1, 20);
     ask_again_ = clock_.now() + 50ms * refused_in_a_row_;
     spdlog::warn("{}; asking again", status.message());
   } else {
     refused_in_a_row_ = 0;
-    bytes_ += message.bulk(0).size();
   }
-  if (!receiver_->verified()) return;
-  start_preparing(manifest, manifest.version, manifest.newest <= manifest.version);
+}
+
+// Prepares what is whole with it.
+Status WeightsFeed::accept(uint32_t index, std::span<const std::byte> bytes) {
+  last_chunk_ = clock_.now();
+  if (Status status = receiver_->accept(index, bytes); !status) {
+    ++refused_;
+    return status;
+  }
+  bytes_ += bytes.size();
+  const auto& manifest = receiver_->manifest();
+  if (receiver_->verified()) start_preparing(manifest, manifest.version, manifest.newest <= manifest.version);
+  return {};
+}
+
+void WeightsFeed::take_stored() {
+  for (const auto& come : stored_->take()) {
+    if (!receiver_ || !is_stored_ || preparing_.joinable()) continue;
+    const auto& manifest = receiver_->manifest();
+    if (come.version != manifest.version || come.base != manifest.base) continue;
+    Status status = come.bytes ? accept(come.index, std::as_bytes(std::span(*come.bytes))) : come.bytes.error();
+    if (!status) {
+      leave_store(status);
+      continue;
+    }
+    stored_bytes_ += come.bytes->size();
+    stored_->went_well();
+  }
+}
+
+void WeightsFeed::leave_store(const Status& why) {
+  spdlog::warn("weights {} are not read from the store, and asked for from the trainer: {}",
+               receiver_->manifest().version, why.to_string());
+  is_stored_ = false;
+  stored_->gave_up();
+  receiver_->forget_outstanding();
+  asked_ = clock_.now();
 }
 
 void WeightsFeed::start_preparing(std::optional<weights_sync::Manifest> come, uint64_t version, bool is_last) {

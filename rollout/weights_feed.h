@@ -17,6 +17,7 @@
 #include "model/executor.h"
 #include "weights_sync/carrier.h"
 #include "weights_sync/held.h"
+#include "weights_sync/stored_chunks.h"
 
 namespace tandem::rollout {
 
@@ -37,6 +38,9 @@ class WeightsFeed {
     if (preparing_.joinable()) preparing_.join();
   }
 
+  // Chunks are read from here where the trainer stores them; from the trainer where that fails.
+  void read_from(std::unique_ptr<weights_sync::StoredChunks> stored) { stored_ = std::move(stored); }
+
   // Sends the requests and starts the work that are due now.
   void tick(wire::Socket& trainer);
   void on_manifest(wire::WeightsManifest::Reader manifest);
@@ -55,12 +59,18 @@ class WeightsFeed {
   uint64_t newest() const { return newest_; }
   uint64_t refused_chunks() const { return refused_; }
   uint64_t refused_versions() const { return refused_versions_; }
+  // Bytes that were read from a store, and how often the trainer was asked as it failed.
+  uint64_t stored_bytes() const { return stored_bytes_; }
+  uint64_t store_failures() const { return stored_ ? stored_->given_up() : 0; }
   static constexpr int kMostFailures = 3;
 
  private:
   // Starts a thread that applies what has arrived, and prepares it unless a newer version is known to follow.
   void start_preparing(std::optional<weights_sync::Manifest> come, uint64_t version, bool is_last);
   Status prepare(const std::optional<weights_sync::Manifest>& come, bool is_last);
+  Status accept(uint32_t index, std::span<const std::byte> bytes);
+  void take_stored();
+  void leave_store(const Status& why);
   uint64_t newest_;  // version that was handed out, or that the engine began with
   const int window_;
   const Clock& clock_;
@@ -70,6 +80,8 @@ class WeightsFeed {
   kernels::ThreadPool threads_;
   std::unique_ptr<model::StagedWeights> target_;
   std::optional<weights_sync::Receiver> receiver_;
+  std::unique_ptr<weights_sync::StoredChunks> stored_;
+  bool is_stored_ = false;  // what receiver_ receives is read there
   const Stage stage_;
   std::thread preparing_;
   uint64_t preparing_version_ = 0;
@@ -77,7 +89,7 @@ class WeightsFeed {
   std::atomic<bool> prepared_{false};
   Status outcome_;  // of the preparing; of its thread until `prepared_`, as are `held_` and `target_`
   double prepare_seconds_ = 0;
-  uint64_t bytes_ = 0, refused_ = 0, refused_versions_ = 0, refused_messages_ = 0;
+  uint64_t bytes_ = 0, stored_bytes_ = 0, refused_ = 0, refused_versions_ = 0, refused_messages_ = 0;
   int refused_in_a_row_ = 0, failures_in_a_row_ = 0;
   Time ask_again_{};
 };

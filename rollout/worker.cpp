@@ -85,6 +85,16 @@ Status Worker::take_turns() {
   return {};
 }
 
+void Worker::read_weights_from(const weights_sync::StoreSettings& settings) {
+  auto store = weights_sync::open_store(settings);
+  if (!store) return spdlog::warn("weights are asked for from the trainer: {}", store.error().to_string());
+  feed_.read_from(std::make_unique<weights_sync::StoredChunks>(
+      std::move(*store),
+      weights_sync::StoredChunks::Settings{
+          .run = settings_.identity.run, .deltas = settings_.weight_deltas, .seconds = settings.seconds},
+      clock_));
+}
+
 Status Worker::take_weights() {
   auto ready = TRY(feed_.take_ready());
   if (!ready) return {};
@@ -182,6 +192,8 @@ Json Worker::metrics() const {
           {"taken", taken_},
           {"refused_chunks", feed_.refused_chunks()},
           {"refused_versions", feed_.refused_versions()},
+          {"stored_bytes", feed_.stored_bytes()},
+          {"store_failures", feed_.store_failures()},
           {"refused_messages", trainer_.refused() + env_.refused()}};
 }
 
@@ -227,6 +239,7 @@ Status run_worker(const WorkerSettings& settings, const Clock& clock, const std:
   Worker worker(settings, clock, std::move(engine), std::move(conversation), std::move(link), std::move(trainer),
                 std::move(env), std::move(peers), context, std::move(held), std::move(turns));
   self = &worker;
+  if (!settings.weight_store.place.empty()) worker.read_weights_from(settings.weight_store);
   return worker.run(stop);
 }
 

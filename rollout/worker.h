@@ -20,6 +20,7 @@
 #include "rollout/agent/conversation.h"
 #include "rollout/agent/hint.h"
 #include "rollout/engine/engine.h"
+#include "weights_sync/object_store.h"
 #include "wire/directory.h"
 #include "wire/socket.h"
 
@@ -37,14 +38,16 @@ struct WorkerSettings {
   model::WeightFormat format = model::WeightFormat::kBf16;
   EngineSettings engine;
   ConversationSettings conversation;
-  model::Place place;           // where it computes
-  fs::path turns = {};          // as TrainerSettings::turns: asleep while a step trains; empty: never
-  int max_new_tokens = 128;     // of a turn
-  envs::Compaction compaction;  // of the run's harness profile
-  HintSettings hint = {};       // that trajectories have
-  int chunk_window = 8;         // weight chunks asked for at once
-  double request_seconds = 30;  // for an answer of the environment, then once more
-  double grade_seconds = 0;     // the same for a grade, where that may take longer
+  model::Place place;                             // where it computes
+  fs::path turns = {};                            // as TrainerSettings::turns: asleep while a step trains; empty: never
+  int max_new_tokens = 128;                       // of a turn
+  envs::Compaction compaction;                    // of the run's harness profile
+  HintSettings hint = {};                         // that trajectories have
+  int chunk_window = 8;                           // weight chunks asked for at once
+  weights_sync::StoreSettings weight_store = {};  // where the trainer stores them
+  bool weight_deltas = true;                      // as deltas
+  double request_seconds = 30;                    // for an answer of the environment, then once more
+  double grade_seconds = 0;                       // the same for a grade, where that may take longer
   // The same for tasks of a kind whose environment may take longer; kinds that are not named have the above.
   std::map<std::string, double> seconds_of_kind = {};
 };

@@ -35,6 +35,8 @@ class Worker {
               [this] { return engine_.stage_weights(); }) {}
 
   void introduce(wire::Hello::Builder hello);
+  // Weights that the trainer stores are read there; before run().
+  void read_weights_from(const weights_sync::StoreSettings& settings);
   Status run(const std::atomic<bool>& stop);
 
  private:

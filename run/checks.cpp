@@ -181,6 +181,8 @@ Status check_inputs(const RunConfig& config) {
     }
   }
   if (config.algorithm.teacher.is_remote()) TRY(teacher_key(config));
+  if (Status probed = weights_sync::probe_store(config.trainer.weight_store); !probed)
+    return std::move(probed).at("trainer.weight_store");
   if (Status taught = check_teacher_of(config); !taught) return std::move(taught).at("algorithm.teacher.path");
   if (!has_local_env(config)) return {};
   if (const auto foreign = TRY(foreign_environments_of(config))) {

@@ -14,6 +14,7 @@
 #include "trainer/learn/algorithm_config.h"
 #include "trainer/learn/low_rank.h"
 #include "trainer/learn/optimizer_fields.h"
+#include "weights_sync/object_store.h"
 
 namespace tandem::run {
 
@@ -75,6 +76,7 @@ struct RunConfig {
     int warmup_steps = 0;
     std::string keep_checkpoints = "2";
     bool weight_deltas = true;
+    weights_sync::StoreSettings weight_store;
     int audit_every = 1;
     std::string device;
     int threads = 0;

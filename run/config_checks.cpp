@@ -220,6 +220,8 @@ Status check(const RunConfig& c) {
     return result ? Status() : Status(result.error()).at(key);
   };
   must(of(envs::AllowList::parse(c.env.network), "env.network"));
+  if (Status status = weights_sync::check_store(c.trainer.weight_store); !status)
+    must(std::move(status).at("trainer.weight_store"));
   if (const auto profile = profile_of(c)) {
     refuse(profile->compaction.at + c.rollout.max_new_tokens > c.rollout.max_tokens && profile->compaction.at > 0, [&] {
       return fmt::format(

@@ -14,7 +14,7 @@ namespace tandem::run {
 namespace {
 
 // Keys of trainer.* and algorithm.* that change no bit.
-constexpr std::array<std::string_view, 17> kWithoutEffect = {"trainer.audit_every",
+constexpr std::array<std::string_view, 21> kWithoutEffect = {"trainer.audit_every",
                                                              "trainer.checkpoint_every",
                                                              "trainer.device",
                                                              "trainer.dynamic_sampling",
@@ -24,6 +24,10 @@ constexpr std::array<std::string_view, 17> kWithoutEffect = {"trainer.audit_ever
                                                              "trainer.parallel",
                                                              "trainer.ranks",
                                                              "trainer.weight_deltas",
+                                                             "trainer.weight_store",
+                                                             "trainer.weight_store_endpoint",
+                                                             "trainer.weight_store_region",
+                                                             "trainer.weight_store_seconds",
                                                              "trainer.threads",
                                                              "algorithm.teacher.url",
                                                              "algorithm.teacher.key_env",

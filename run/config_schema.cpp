@@ -142,6 +142,14 @@ Schema schema_of(RunConfig& c) {
         "tasks.heldout_every, which is kept beside a number, too. `tandem replay` begins at one");
   s.add("trainer.weight_deltas", c.trainer.weight_deltas,
         "Send rollouts deltas of the weights where they are smaller than the weights (docs/weights.md)");
+  s.add("trainer.weight_store", c.trainer.weight_store.place,
+        "Where rollouts read new weights, so that the trainer sends them once: the full path of a folder that the "
+        "hosts share, or s3://BUCKET/PREFIX; empty: they ask the trainer (docs/weights.md)");
+  s.add("trainer.weight_store_endpoint", c.trainer.weight_store.endpoint,
+        "URL of a server with the API of S3; empty: Amazon's in the region");
+  s.add("trainer.weight_store_region", c.trainer.weight_store.region, "Region of the bucket, as requests are signed");
+  s.add("trainer.weight_store_seconds", c.trainer.weight_store.seconds,
+        "Time that a rollout waits for weights there before it asks the trainer", 0, 3600);
   s.add("trainer.audit_every", c.trainer.audit_every,
         "Versions between two audits, which compare the published bytes with the weights tensor by tensor; 0: never", 0,
         1e7);

@@ -108,6 +108,9 @@ std::map<std::string, std::string> reasons_of(const RunConfig& c) {
          "the run has no reward of its own");
   const auto& t = c.trainer;
   unless(t.optimizer == "muon", {"trainer.momentum"}, "trainer.optimizer is " + t.optimizer);
+  unless(!t.weight_store.place.empty(), {"trainer.weight_store_seconds"}, "trainer.weight_store names no place");
+  unless(t.weight_store.is_bucket(), {"trainer.weight_store_endpoint", "trainer.weight_store_region"},
+         "trainer.weight_store names no bucket");
   unless(t.epochs > 1 || t.minibatches > 1, {"trainer.kl_stop"},
          "a step has one update, which begins at the policy before the step");
   unless(t.schedule != "constant", {"trainer.final_share"}, "trainer.schedule is constant");

@@ -21,6 +21,7 @@
 #include "trainer/torch/function_loader.h"
 #include "trainer/work_order.h"
 #include "weights_sync/carrier.h"
+#include "weights_sync/stored_versions.h"
 #include "wire/coordinator_link.h"
 
 namespace tandem::trainer {
@@ -38,7 +39,7 @@ class Trainer {
  public:
   Trainer(const TrainerSettings& settings, const Clock& clock, Ranks ranks, Learner learner, std::optional<Turns> turns,
           std::optional<Demonstrations> demonstrations, TrajectoryStore store, StandbyCopies copies,
-          wire::Socket rollouts, wire::CoordinatorLink link)
+          wire::Socket rollouts, wire::CoordinatorLink link, std::unique_ptr<weights_sync::StoredVersions> weight_store)
       : settings_(settings),
         clock_(clock),
         ranks_(std::move(ranks)),
@@ -54,6 +55,7 @@ class Trainer {
                     .threads = settings.place.threads,
                     .audit_every = settings.audit_every},
                    learner_, clock),
+        weight_store_(std::move(weight_store)),
         started_(clock.now()),
         stored_(store_.size()),
         storage_(1, 4),
@@ -62,7 +64,7 @@ class Trainer {
     if (settings.algorithm.teacher.is_remote())
       teacher_.emplace(settings.run_dir, settings.algorithm.teacher.endpoint, settings.teacher_key, settings.standby,
                        clock);
-    handout_.offer(publisher_.publish());
+    offer(publisher_.publish());
     failure_ = publisher_.audited();
     for (const int fd : {storage_.wake_fd(), compute_.wake_fd(), asking_.wake_fd()}) {
       epoll_event event{.events = EPOLLIN, .data = {}};
@@ -264,7 +266,7 @@ class Trainer {
         else if (!exported.ok())
           failure_ = exported;
         if (!failure_.ok()) return;
-        handout_.offer(next);
+        offer(next);
         train_seconds_ += train_seconds;
         sync_seconds_ += total - train_seconds;
         trained_tokens_ += metrics->trained_tokens;
@@ -340,21 +342,28 @@ class Trainer {
     return dump_json(json);
   }
 
+  void offer(std::shared_ptr<const weights_sync::Offer> offer) {
+    if (weight_store_) weight_store_->offer(offer);
+    handout_.offer(std::move(offer));
+  }
+
   Json metrics() const {
-    return {{"version", order_.version()},
-            {"train_seconds", train_seconds_},
-            {"sync_seconds", sync_seconds_},
-            {"save_seconds", save_seconds_},
-            {"idle_seconds", order_.idle_seconds()},
-            {"wall_seconds", to_seconds(clock_.now() - started_)},
-            {"prompt_tokens", prompt_tokens_},
-            {"generated_tokens", generated_tokens_},
-            {"trained_tokens", trained_tokens_},
-            {"sent_bytes", sent_bytes_},
-            {"full_bytes", handout_.offered().whole_bytes()},
-            {"compared_tokens", compared_tokens_},
-            {"max_abs_logprob_diff", max_diff_},
-            {"trajectories", stored_}};
+    Json json = {{"version", order_.version()},
+                 {"train_seconds", train_seconds_},
+                 {"sync_seconds", sync_seconds_},
+                 {"save_seconds", save_seconds_},
+                 {"idle_seconds", order_.idle_seconds()},
+                 {"wall_seconds", to_seconds(clock_.now() - started_)},
+                 {"prompt_tokens", prompt_tokens_},
+                 {"generated_tokens", generated_tokens_},
+                 {"trained_tokens", trained_tokens_},
+                 {"sent_bytes", sent_bytes_},
+                 {"full_bytes", handout_.offered().whole_bytes()},
+                 {"compared_tokens", compared_tokens_},
+                 {"max_abs_logprob_diff", max_diff_},
+                 {"trajectories", stored_}};
+    if (weight_store_) json.update(weight_store_->metrics());
+    return json;
   }
 
   const TrainerSettings settings_;
@@ -368,7 +377,8 @@ class Trainer {
   StandbyCopies copies_;  // of trajectories the storage thread's, else the compute thread's
   wire::Socket rollouts_;
   wire::CoordinatorLink link_;
-  Publisher publisher_;  // the compute thread's while it publishes
+  Publisher publisher_;                                               // the compute thread's while it publishes
+  const std::unique_ptr<weights_sync::StoredVersions> weight_store_;  // null: rollouts ask the trainer alone
   weights_sync::Handout handout_;
   WorkOrder order_{{.steps = static_cast<uint64_t>(settings_.steps),
                     .checkpoint_every = static_cast<uint64_t>(settings_.checkpoint_every),
@@ -448,8 +458,12 @@ Status run_trainer(const TrainerSettings& settings, const Clock& clock, const st
   Trainer* self = nullptr;
   wire::CoordinatorLink link(std::move(coordinator), clock,
                              [&self](wire::Hello::Builder hello) { self->introduce(hello); });
+  auto weight_store =
+      TRY(weights_sync::StoredVersions::open(settings.weight_store, {.run = settings.identity.run,
+                                                                     .record = settings.run_dir / "weight_store.json",
+                                                                     .deltas = settings.weights.deltas}));
   Trainer trainer(settings, clock, std::move(ranks), std::move(learner), std::move(turns), std::move(demonstrations),
-                  std::move(store), std::move(copies), std::move(rollouts), std::move(link));
+                  std::move(store), std::move(copies), std::move(rollouts), std::move(link), std::move(weight_store));
   self = &trainer;
   return trainer.run(stop);
 }

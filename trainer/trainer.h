@@ -25,6 +25,7 @@
 #include "trainer/learn/learner.h"
 #include "trainer/team.h"
 #include "weights_sync/history.h"
+#include "weights_sync/object_store.h"
 #include "wire/socket.h"
 
 namespace tandem::trainer {
@@ -51,6 +52,7 @@ struct TrainerSettings {
   size_t kept_checkpoints = 2;  // the newest
   int audit_every = 1;          // versions between two audits of what is published (weights_sync/audit.h); 0: none
   weights_sync::HistorySettings weights;
+  weights_sync::StoreSettings weight_store = {};  // where rollouts may read them
   // Null without a standby. Nothing is acknowledged before the standby has it too. Outlives the trainer.
   standby::Replicator* standby = nullptr;
 };

@@ -50,6 +50,8 @@ Status print_dry_run(const DryRun& plan, bool json) {
                  format_bytes(plan.memory_here.limit), plan.memory_here.of);
     for (const auto& line : plan.growth ? describe(*plan.growth, plan.config) : std::vector<std::string>())
       fmt::print("disk      {}\n", line);
+    if (const auto& place = plan.config.trainer.weight_store.place; !place.empty())
+      fmt::print("weights   {}: written, read and removed there\n", place);
     for (const auto& one : packages) {
       const auto problem = one["problem"].get<std::string>();
       fmt::print("packages  {}: {}\n", one["registry"].get<std::string>(), problem.empty() ? "answers" : problem);

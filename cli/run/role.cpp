@@ -140,6 +140,7 @@ Result<int> run_role(const RoleOptions& options) {
         .kept_checkpoints = kept_checkpoints,
         .audit_every = t.audit_every,
         .weights = {.deltas = t.weight_deltas},
+        .weight_store = t.weight_store,
         .standby = standby.get()};
     TRY(self.rank == 0 ? trainer::run_trainer(settings, clock, role_stop_requested)
                        : trainer::run_follower(settings, clock, role_stop_requested));
@@ -177,6 +178,8 @@ Result<int> run_role(const RoleOptions& options) {
                              .max_new_tokens = r.max_new_tokens,
                              .compaction = profile.compaction,
                              .hint = run::hint_settings(config),
+                             .weight_store = config.trainer.weight_store,
+                             .weight_deltas = config.trainer.weight_deltas,
                              .request_seconds = deadlines.request,
                              .grade_seconds = deadlines.grade,
                              .seconds_of_kind = deadlines.of_kind},

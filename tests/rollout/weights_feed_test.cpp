@@ -3,13 +3,16 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstring>
 
 #include "base/random.h"
 #include "model/executor.h"
 #include "model/weights.h"
+#include "tests/within.h"
 #include "weights_sync/carrier.h"
+#include "weights_sync/stored_versions.h"
 
 namespace tandem::rollout {
 namespace {
@@ -58,8 +61,10 @@ class WeightsFeedTest : public testing::Test {
         }
       }
     }
-    handout_.offer(history_.add(published_ - 1, bytes_, threads_));
+    offered_ = history_.add(published_ - 1, bytes_, threads_);
+    handout_.offer(offered_);
   }
+  std::shared_ptr<const weights_sync::Offer> offered() const { return offered_; }
   uint64_t newest() const { return handout_.offered().newest(); }
 
   // A feed that holds version 0, or nothing.
@@ -116,6 +121,7 @@ class WeightsFeedTest : public testing::Test {
   weights_sync::History history_{blocks_, "bf16", {}};
   weights_sync::Handout handout_;
   uint64_t published_ = 0;
+  std::shared_ptr<const weights_sync::Offer> offered_;
   std::unique_ptr<model::Executor> executor_ = [] {
     auto stream = std::move(*kernels::Stream::cpu(2));
     auto weights = std::make_shared<model::Weights>(std::move(*model::load_weights(kFedModel, false)));
@@ -140,6 +146,50 @@ TEST_F(WeightsFeedTest, who_holds_a_version_is_sent_what_changed_since) {
   const auto next = take(*behind);
   ASSERT_TRUE(next);
   EXPECT_LT(next->bytes, blocks_.bytes() / 10);
+}
+
+// Nothing but manifests comes from the trainer where chunks lie in a store; where they do not, or are damaged, it sends
+// them, and the store is left alone for a while.
+TEST_F(WeightsFeedTest, chunks_are_read_from_a_store_and_sent_by_the_trainer_where_that_fails) {
+  const fs::path folder = fs::temp_directory_path() / ("feed-store-" + std::to_string(::getpid()));
+  const auto place = [&] { return std::move(*weights_sync::open_store({.place = folder.string()})); };
+  {
+    weights_sync::StoredVersions versions(place(), {.run = 7, .record = folder / "record.json", .deltas = true});
+    const auto behind = feed();
+    const auto reader = [&](double seconds) {
+      behind->read_from(std::make_unique<weights_sync::StoredChunks>(
+          place(), weights_sync::StoredChunks::Settings{.run = 7, .deltas = true, .seconds = seconds}, clock_));
+    };
+    reader(60);
+    versions.offer(offered());
+    auto ready = take(*behind);
+    ASSERT_TRUE(ready);
+    EXPECT_EQ(sent_, 0u);
+    EXPECT_EQ(behind->stored_bytes(), ready->bytes);
+    EXPECT_GT(ready->bytes, 0u);
+
+    publish();  // and not stored
+    reader(0.05);
+    ASSERT_TRUE(take(*behind));
+    EXPECT_GT(sent_, 0u);
+    EXPECT_EQ(behind->store_failures(), 1u);
+
+    publish();
+    versions.offer(offered());
+    const auto stored = versions.counts().objects;
+    ASSERT_TRUE(within(30s, [&] { return versions.counts().objects > stored; }));
+    for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+      if (entry.is_regular_file() && entry.path().filename() != "record.json") {
+        EXPECT_TRUE(write_file(entry.path(), "other bytes"));
+      }
+    }
+    reader(60);
+    const size_t before = sent_;
+    ASSERT_TRUE(take(*behind));
+    EXPECT_GT(sent_, before);
+    EXPECT_EQ(behind->store_failures(), 1u);
+  }
+  fs::remove_all(folder);
 }
 
 TEST_F(WeightsFeedTest, who_holds_nothing_is_sent_all) {

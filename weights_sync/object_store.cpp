@@ -1,0 +1,116 @@
+#include "weights_sync/object_store.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/file.h"
+#include "base/unique_number.h"
+#include "weights_sync/s3_store.h"
+#include "wire/http_client.h"
+
+namespace tandem::weights_sync {
+namespace {
+
+class FolderStore final : public ObjectStore {
+ public:
+  explicit FolderStore(fs::path folder) : folder_(std::move(folder)) {}
+
+  Status put(const std::string& name, std::span<const std::byte> bytes, const std::stop_token&) override {
+    const fs::path path = folder_ / name;
+    TRY(make_folder(path.parent_path()));
+    return write_file(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  }
+
+  Result<std::string> get(const std::string& name, size_t limit, const std::stop_token&) override {
+    const fs::path path = folder_ / name;
+    std::error_code error;
+    if (!fs::exists(path, error)) return fail(Status::not_found(path.string() + " is not there"));
+    return read_file(path, limit);
+  }
+
+  Status remove(const std::string& name, const std::stop_token&) override {
+    const fs::path path = folder_ / name;
+    std::error_code error;
+    fs::remove(path, error);
+    if (error) return Status::from_errno(path.string(), error.value());
+    // Folders that it was alone in; one that has something left stays.
+    for (fs::path parent = path.parent_path(); parent != folder_ && fs::remove(parent, error);)
+      parent = parent.parent_path();
+    return {};
+  }
+
+ private:
+  const fs::path folder_;
+};
+
+bool is_bucket_name(std::string_view name) {
+  constexpr std::string_view kAllowed = "abcdefghijklmnopqrstuvwxyz0123456789.-";
+  return name.size() >= 3 && name.size() <= 63 && name.find_first_not_of(kAllowed) == std::string_view::npos;
+}
+
+// Without segments that a server or a URL would fold away.
+bool is_prefix(std::string_view prefix) {
+  while (!prefix.empty()) {
+    const size_t end = std::min(prefix.find('/'), prefix.size());
+    const auto segment = prefix.substr(0, end);
+    if (segment.empty() || segment == "." || segment == "..") return false;
+    if (std::ranges::any_of(segment, [](unsigned char c) { return c < 32 || c == 127; })) return false;
+    prefix.remove_prefix(std::min(end + 1, prefix.size()));
+  }
+  return true;
+}
+
+}  // namespace
+
+Status check_store(const StoreSettings& settings) {
+  if (settings.place.empty()) return {};
+  const auto wrong = [&](std::string_view why) {
+    return Status::invalid(fmt::format("{} is no place for weights: {}", settings.place, why))
+        .hint("give the full path of a folder that the hosts of the run share, or s3://BUCKET/PREFIX");
+  };
+  if (!settings.is_bucket()) {
+    if (settings.place.find("://") != std::string::npos) return wrong("of schemes s3:// alone is known");
+    if (!settings.place.starts_with("/")) return wrong("a path from the root is needed, as hosts share it");
+    if (settings.place.find('\0') != std::string::npos) return wrong("it has a byte of 0");
+    return {};
+  }
+  const std::string rest = settings.place.substr(5);
+  const auto slash = std::min(rest.find('/'), rest.size());
+  if (!is_bucket_name(rest.substr(0, slash))) return wrong("a bucket has 3 to 63 of a-z, 0-9, . and -");
+  const std::string prefix = slash < rest.size() ? rest.substr(slash + 1) : "";
+  if (!is_prefix(prefix)) return wrong("its prefix has an empty part, . or .., or a control character");
+  if (settings.region.empty() ||
+      settings.region.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") != std::string::npos)
+    return Status::invalid(fmt::format("\"{}\" is no region such as us-east-1", settings.region));
+  if (settings.endpoint.empty()) return {};
+  TRY(wire::check_url(settings.endpoint));
+  const auto host = settings.endpoint.substr(settings.endpoint.find("://") + 3);
+  if (const auto path = host.find_first_of("/?#"); path != std::string::npos && path + 1 < host.size())
+    return Status::invalid(fmt::format("{} has a path: an endpoint is a scheme, a host and a port", settings.endpoint));
+  return {};
+}
+
+Result<std::unique_ptr<ObjectStore>> open_store(const StoreSettings& settings) {
+  TRY(check_store(settings));
+  if (settings.is_bucket()) return open_bucket(settings);
+  return std::make_unique<FolderStore>(settings.place);
+}
+
+Status probe_store(const StoreSettings& settings) {
+  if (settings.place.empty()) return {};
+  const auto store = TRY(open_store(settings));
+  const std::string name = fmt::format("probe-{:016x}", unique_number()), said = "tandem";
+  const auto unfit = [&](const Status& status) {
+    return Status::unfit(fmt::format("{} cannot be used: {}", settings.place, status.message()))
+        .hint(status.hint().empty() ? "weights are written there by the trainer, and read by rollouts" : status.hint());
+  };
+  if (const Status put = store->put(name, std::as_bytes(std::span(said)), {}); !put) return unfit(put);
+  const auto read = store->get(name, said.size(), {});
+  const Status removed = store->remove(name, {});
+  if (!read) return unfit(read.error());
+  if (*read != said) return unfit(Status::corrupt("what was written is read as something else"));
+  return removed ? Status() : unfit(removed);
+}
+
+}  // namespace tandem::weights_sync
