@@ -258,7 +258,8 @@ class RunInDialect : public RunTest, public testing::WithParamInterface<const ch
 
 TEST_P(RunInDialect, success_rises) {
   const fs::path run_dir = root() / GetParam();
-  ASSERT_EQ(run({fmt::format("model.path=tiny:{}", GetParam()), "run.deterministic=true"}, run_dir), 0)
+  ASSERT_EQ(
+      run({fmt::format("model.path=tiny:{}", GetParam()), "run.deterministic=true", "tasks.floors=false"}, run_dir), 0)
       << text(output());
   expect_books_to_agree(run_dir);
   const Json summary = json(run_dir / "summary.json");
