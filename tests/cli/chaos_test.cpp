@@ -14,7 +14,8 @@ class ChaosTest : public RunTest {};
 TEST_F(ChaosTest, a_run_under_faults_of_every_kind_loses_and_doubles_nothing) {
   const fs::path folder = root() / "chaos", output = root() / "chaos.json";
   Process chaos({TANDEM_BINARY, "chaos", TANDEM_SOURCE_DIR "/configs/tiny.yaml", "--faults", "12", "--seed", "3",
-                 "--every", "0.8", "--json", "--dir", folder.string(), "run.steps=8", "rollout.workers=2"},
+                 "--every", "0.8", "--json", "--dir", folder.string(), "model.path=" + (root() / "model").string(),
+                 "run.steps=8", "rollout.workers=2"},
                 output);
   ASSERT_EQ(chaos.wait(400s), 0) << text(output);
   const std::string printed = text(output);

@@ -47,7 +47,8 @@ TEST_F(Eval, a_night_of_a_model_directory_is_repeated_by_the_next_one_to_the_tok
 TEST_F(Eval, a_trained_model_is_better_than_what_it_was_trained_from_and_swapped_it_is_a_regression) {
   const auto trained = root() / "trained";
   ASSERT_EQ(tandem({"run", std::string(TANDEM_SOURCE_DIR) + "/configs/tiny.yaml", "run.deterministic=true",
-                    "trainer.max_lag=0", "tasks.heldout=0", "--run-dir", trained.string()}),
+                    "trainer.max_lag=0", "tasks.heldout=0", "model.path=" + (root() / "model").string(), "--run-dir",
+                    trained.string()}),
             0)
       << text(output());
   const auto file = suite("model: ../trained\ntasks: {kinds: [echo], limit: 30}\nlimits: {max_new_tokens: 48}\n");

@@ -162,6 +162,10 @@ int RunTest::step_of(const fs::path& run_dir) {
   return step;
 }
 
+bool RunTest::has_trained(Process& process, const fs::path& run_dir, int step) {
+  return within(120s, [&] { return step_of(run_dir) >= step || !process.running(); }) && step_of(run_dir) >= step;
+}
+
 bool RunTest::reaches_step(Process& process, const fs::path& run_dir, int step) {
   const auto there = [&] { return step_of(run_dir) >= step && pid_of(run_dir, "trainer") > 0; };
   return within(120s, [&] { return there() || !process.running(); }) && there();

@@ -102,7 +102,9 @@ class RunTest : public testing::Test {
 
   // The last step that was trained, by metrics.jsonl, for status.json is a second late: a run may be over by then.
   static int step_of(const fs::path& run_dir);
-  // Waits for a run to have trained `step` steps and to have a trainer; false where it ended or was too slow.
+  // Waits for a run to have trained `step` steps; false where it ended or was too slow.
+  static bool has_trained(Process& process, const fs::path& run_dir, int step);
+  // And to have a trainer by status.json, which is a second late: a fast machine makes fifty steps in the meantime.
   static bool reaches_step(Process& process, const fs::path& run_dir, int step);
   // The process of a role that the supervisor takes for well, or 0.
   static pid_t pid_of(const fs::path& run_dir, const std::string& name, int rank = 0);

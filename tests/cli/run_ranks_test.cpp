@@ -30,27 +30,24 @@ class RunRanks : public RunTest {
     return times;
   }
 
+  // The process that a rank joined with last, as soon as it has joined: status.json says it a second later.
+  static pid_t joined(const fs::path& run_dir, int rank) {
+    const std::string said = logs(run_dir), words = "trainer-" + std::to_string(rank) + " joined (pid ";
+    const size_t at = said.rfind(words);
+    return at == std::string::npos ? 0 : std::atoi(said.c_str() + at + words.size());
+  }
+
   // Signals a rank once the run has come to a step, and waits until `words` were said of it and the ranks have met
   // again: ranks that have not would make nothing of a second signal. The first rank always begins anew, and joins
   // when all have met.
   static void disturb(Process& process, const fs::path& run_dir, int step, int rank, int how,
                       const std::string& words) {
     SCOPED_TRACE("rank " + std::to_string(rank) + " in step " + std::to_string(step));
-    ASSERT_TRUE(reaches_step(process, run_dir, step)) << text(output());
-    pid_t first = 0;
-    int before = 0;
-    ASSERT_TRUE(within(20s, [&] {
-      first = pid_of(run_dir, "trainer", 0);
-      before = times_said(run_dir, words);
-      return first > 0 && signal(run_dir, pid_of(run_dir, "trainer", rank), how);
-    })) << text(output());
-    ASSERT_TRUE(within(60s,
-                       [&] {
-                         const pid_t next = pid_of(run_dir, "trainer", 0);
-                         const std::string joined = "trainer-0 joined (pid " + std::to_string(next) + ",";
-                         return next > 0 && next != first && times_said(run_dir, words) > before &&
-                                times_said(run_dir, joined) > 0;
-                       }))
+    ASSERT_TRUE(has_trained(process, run_dir, step)) << text(output());
+    const pid_t first = joined(run_dir, 0);
+    const int before = times_said(run_dir, words);
+    ASSERT_TRUE(signal(run_dir, joined(run_dir, rank), how)) << all_said(run_dir);
+    ASSERT_TRUE(within(60s, [&] { return joined(run_dir, 0) != first && times_said(run_dir, words) > before; }))
         << "not said: " << words << "\n"
         << all_said(run_dir);
   }
@@ -58,7 +55,7 @@ class RunRanks : public RunTest {
 
 // So many steps that a fast machine is not done before the last signal.
 TEST_F(RunRanks, that_die_or_stall_are_named_and_change_no_bit) {
-  const int steps = 120;
+  const int steps = 50;
   const fs::path run_dir = root() / "disturbed-ranks";
   Process process(command(of_ranks(2, steps), run_dir), output());
   ASSERT_NO_FATAL_FAILURE(disturb(process, run_dir, 2, 1, SIGKILL, "rank 1 is gone"));
@@ -78,21 +75,23 @@ TEST_F(RunRanks, that_die_or_stall_are_named_and_change_no_bit) {
 
 TEST_F(RunRanks, may_be_others_in_number_when_an_interrupted_run_goes_on) {
   const fs::path run_dir = root() / "other-ranks";
+  int steps = 30;
   {
-    Process process(command(of_ranks(4, 60), run_dir), output());
-    ASSERT_TRUE(reaches_step(process, run_dir, 4)) << text(output());
+    Process process(command(of_ranks(4, steps), run_dir), output());
+    ASSERT_TRUE(has_trained(process, run_dir, 4)) << text(output());
     process.signal(SIGTERM);
     ASSERT_EQ(process.wait(), 75) << text(output());
   }
   {
     const int reached = step_of(run_dir);
-    Process process(command({"trainer.ranks=1"}, run_dir, true), output());
-    ASSERT_TRUE(reaches_step(process, run_dir, reached + 3)) << text(output());
+    steps = reached + 30;
+    Process process(command({"trainer.ranks=1", "run.steps=" + std::to_string(steps)}, run_dir, true), output());
+    ASSERT_TRUE(has_trained(process, run_dir, reached + 3)) << text(output());
     process.signal(SIGTERM);
     ASSERT_EQ(process.wait(), 75) << text(output());
   }
   ASSERT_EQ(run({"trainer.ranks=8"}, run_dir, true), 0) << text(output());
-  EXPECT_EQ(export_digest(run_dir), expected(60));
+  EXPECT_EQ(export_digest(run_dir), expected(steps));
   expect_books_to_agree(run_dir);
   expect_nothing_trained_twice(run_dir);
   expect_nothing_left(run_dir);

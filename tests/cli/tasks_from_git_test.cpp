@@ -257,7 +257,7 @@ check number 'words.y' '1'
 save 'Begin once again with another number'
 rm -f .git/objects/$(git rev-parse HEAD:words.py | sed 's,^..,&/,')
 )SH");
-  const auto all = tasks(command_ + " --json --seconds 25");
+  const auto all = tasks(command_ + " --json --seconds 10");
   EXPECT_EQ(all.second, 1) << "no task";
   const auto decided = decisions(all.first);
   ASSERT_EQ(decided.size(), 4u) << all.first;

@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "tests/cli/run_fixture.h"
+#include "trainer/sft/tiny_template.h"
 
 namespace tandem {
 namespace {
@@ -36,13 +37,15 @@ class TasksShow : public RunTest {
         "instruction: Count.\nfiles: {server.py: {from: harbor/environment/srv.py}}\n"
         "mcp: {t: python3 server.py}\ncheck: {answer: '7'}\n");
     put("broken.yaml", "instruction: Count.\nmcp: {t: exit 7}\ncheck: {answer: '7'}\n");
-    // One whose template writes the tools.
+    // One whose template writes the tools. Tokens are compared and none is sampled: it need not have learned any.
     if (fs::exists(model())) return;
-    EXPECT_EQ(run({"model.path=tiny:hermes", "run.steps=0", "tasks.heldout=0"}, folder() / "hermes"), 0)
-        << text(output());
+    fs::copy(root() / "model", model(), fs::copy_options::recursive);
+    Json config = json(model() / "tokenizer_config.json");
+    config["chat_template"] = trainer::find_tiny_template("hermes")->source;
+    EXPECT_TRUE(write_file(model() / "tokenizer_config.json", dump_json(config)));
   }
   static fs::path folder() { return root() / "shown"; }
-  static fs::path model() { return folder() / "hermes" / "model"; }
+  static fs::path model() { return folder() / "hermes"; }
   static void put(const std::string& name, const std::string& content) {
     fs::create_directories((folder() / name).parent_path());
     std::ofstream(folder() / name) << content;

@@ -14,7 +14,8 @@ namespace {
 // A pair of neighbours counts once for each text piece it stands in, times how often that piece occurs; equal counts go
 // to the pair of the lowest ids.
 //
-// Pieces are few (most text repeats), so each merge walks all that hold the pair and counts again only there.
+// Pieces are few (most text repeats), so each merge walks all that hold the pair. Counted again is only what stands
+// beside a merged pair: phrases are long, and nearly every merge is in each of them.
 class MergeTrainer {
  public:
   using Pair = std::pair<int, int>;
@@ -26,7 +27,8 @@ class MergeTrainer {
   void add(const std::vector<int>& symbols, int64_t count) {
     const int index = static_cast<int>(pieces_.size());
     pieces_.push_back({symbols, count});
-    count_pairs(index, +1);
+    for (size_t i = 0; i + 1 < symbols.size(); ++i) count_pair({symbols[i], symbols[i + 1]}, index, +1);
+    push_changed();
   }
 
   std::vector<Merge> train(int first_id, int merges, int64_t least_count) {
@@ -39,10 +41,9 @@ class MergeTrainer {
       const auto where = pairs_[best].pieces;
       for (const auto& [index, times] : where) {
         if (times <= 0) continue;
-        count_pairs(index, -1);
-        replace(pieces_[index].symbols, best, merged);
-        count_pairs(index, +1);
+        replace(index, best, merged);
       }
+      push_changed();
     }
     return made;
   }
@@ -64,15 +65,19 @@ class MergeTrainer {
     }
   };
 
-  void count_pairs(int index, int sign) {
-    const Piece& piece = pieces_[index];
-    for (size_t i = 0; i + 1 < piece.symbols.size(); ++i) {
-      const Pair pair{piece.symbols[i], piece.symbols[i + 1]};
-      Occurrences& found = pairs_[pair];
-      found.count += sign * piece.count;
-      found.pieces[index] += sign;
-      if (sign > 0) candidates_.push({found.count, pair});
-    }
+  void count_pair(const Pair& pair, int index, int sign) {
+    Occurrences& found = pairs_[pair];
+    found.count += sign * pieces_[index].count;
+    found.pieces[index] += sign;
+    changed_.push_back(pair);
+  }
+  void push_changed() {
+    std::ranges::sort(changed_);
+    const auto twice = std::ranges::unique(changed_);
+    changed_.erase(twice.begin(), twice.end());
+    for (const Pair& pair : changed_)
+      if (const int64_t count = pairs_[pair].count; count > 0) candidates_.push({count, pair});
+    changed_.clear();
   }
   // Old candidates stay in the queue; one whose count is no longer true is put back with the true one.
   Pair take_best(int64_t least_count) {
@@ -88,11 +93,22 @@ class MergeTrainer {
     }
     return {-1, -1};
   }
-  static void replace(std::vector<int>& symbols, const Pair& pair, int merged) {
+  void replace(int index, const Pair& pair, int merged) {
+    std::vector<int>& symbols = pieces_[index].symbols;
+    bool after_merged = false;
+    int before = 0;  // what stood there
     size_t out = 0;
     for (size_t i = 0; i < symbols.size(); ++out) {
       const bool here = i + 1 < symbols.size() && symbols[i] == pair.first && symbols[i + 1] == pair.second;
-      symbols[out] = here ? merged : symbols[i];
+      const int first = symbols[i], last = here ? pair.second : first;
+      symbols[out] = here ? merged : first;
+      if (out > 0 && (here || after_merged)) {
+        count_pair({before, first}, index, -1);
+        count_pair({symbols[out - 1], symbols[out]}, index, +1);
+      }
+      if (here) count_pair(pair, index, -1);
+      before = last;
+      after_merged = here;
       i += here ? 2 : 1;
     }
     symbols.resize(out);
@@ -101,6 +117,7 @@ class MergeTrainer {
   std::vector<Piece> pieces_;
   std::map<Pair, Occurrences> pairs_;
   std::priority_queue<Candidate> candidates_;
+  std::vector<Pair> changed_;  // whose counts are not in the queue yet
 };
 
 // GPT-2's printable stand-ins for bytes, as tokenizer.json writes them.
