@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/segments.h"
 #include "collectives/local.h"
+#include "trainer/learn/checkpoints.h"
 
 namespace tandem::trainer {
 namespace {
@@ -209,6 +210,29 @@ Result<Order> hear(Ranks& ranks) {
   TRY(ranks.broadcast(bytes));
   order.samples = TRY(unpack(bytes));
   return order;
+}
+
+Status go_on_from_checkpoint(const fs::path& run_dir, Ranks& ranks, Learner& learner) {
+  auto all = checkpoints_of(run_dir);
+  while (!all.empty()) {
+    const auto& [step, folder] = all.back();
+    TRY(say(ranks, {.kind = Order::Kind::kLoad, .version = step}));
+    Status loaded = learner.load(folder);
+    if (loaded.ok() && static_cast<uint64_t>(learner.steps()) != step)
+      loaded = Status::corrupt(fmt::format("says that it is of step {}", learner.steps())).at(folder.string());
+    if (loaded.ok()) {
+      spdlog::info("going on from {}", folder.string());
+      return {};
+    }
+    // An older one costs steps that are trained again; a damaged one would cost the run. One of a newer format holds
+    // steps that must not be thrown away, and a lost rank is no fault of a checkpoint.
+    if (loaded.code() == Code::kUnfit || loaded.code() == Code::kUnavailable || loaded.code() == Code::kDeadline)
+      return loaded;
+    spdlog::error("{}", loaded.to_string());
+    all.pop_back();
+    if (all.empty()) return loaded;
+  }
+  return {};
 }
 
 }  // namespace tandem::trainer

@@ -43,6 +43,9 @@ struct Order {
 Status say(Ranks& ranks, const Order& order);
 Result<Order> hear(Ranks& ranks);
 
+// On the first rank: loads the newest whole checkpoint of the run on all ranks; nothing where there is none.
+Status go_on_from_checkpoint(const fs::path& run_dir, Ranks& ranks, Learner& learner);
+
 // Samples as bytes of this machine, for ranks of the same binary. kCorrupt where bytes are none.
 std::vector<std::byte> pack(std::span<const Sample> samples);
 Result<std::vector<Sample>> unpack(std::span<const std::byte> bytes);

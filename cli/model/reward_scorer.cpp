@@ -80,6 +80,7 @@ Result<Json> RewardScorer::answer(const Json& line) {
   if (!line.contains("chosen") && !line.contains("rejected"))
     return fail(Status::invalid("has neither messages, nor chosen and rejected, nor tokens"));
   const auto pair = TRY(trainer::read_preference(line));
+  TRY(trainer::read_margin(line));  // as `sft` reads it, though nothing is made of it here
   double rewards[2] = {};
   for (const auto& [place, name, chat] : {std::tuple{0, "chosen", &pair.chosen}, {1, "rejected", &pair.rejected}}) {
     const auto tokens = reader_.tokens(*chat);

@@ -205,7 +205,7 @@ Result<std::optional<Refusal>> CommitTasks::measure(Draft& draft) const {
   std::string output;
   for (int i = 0; i < kRunsAfter; ++i) {
     auto run = TRY(run_tests(after, command, backend_, options_.seconds));
-    if (run.exit_code == 124)
+    if (run.is_out_of_time)
       return Refusal{NoTask::kSlow, fmt::format("its tests take longer than {} s", options_.seconds)};
     slowest = std::max(slowest, run.seconds);
     ends_well = ends_well && run.exit_code == 0;

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "envs/tasks/test_report.h"
+#include "envs/tasks/verifier.h"
 
 namespace tandem::envs {
 
@@ -17,6 +18,7 @@ Result<TestRun> run_tests(const Place& place, const std::string& command, Sandbo
   TestRun run{.passed = {},
               .output = outcomes.at(0).output,
               .exit_code = outcomes.at(0).exit_code,
+              .is_out_of_time = is_out_of_time(outcomes.at(0)),
               .seconds = to_seconds(clock.now() - start)};
   if (run.exit_code >= 124) return run;  // killed, or its time was up
   for (const auto& [name, end] : read_test_report(run.output)) {

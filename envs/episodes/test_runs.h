@@ -15,7 +15,8 @@ inline constexpr double kMostTestSeconds = 40;  // of one run; a check of a task
 struct TestRun {
   std::set<std::string> passed;  // by what pytest or unittest report; empty where the run did not come to its end
   std::string output;
-  int exit_code = 0;  // 124 where its time was up
+  int exit_code = 0;
+  bool is_out_of_time = false;
   double seconds = 0;
 };
 

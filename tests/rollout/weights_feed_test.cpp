@@ -10,6 +10,7 @@
 #include "base/random.h"
 #include "model/executor.h"
 #include "model/weights.h"
+#include "tests/repetitions.h"
 #include "tests/within.h"
 #include "weights_sync/carrier.h"
 #include "weights_sync/stored_versions.h"
@@ -280,12 +281,13 @@ TEST_F(WeightsFeedTest, preparing_that_keeps_failing_ends_the_feed_with_its_erro
   EXPECT_EQ(ended.code(), Code::kExhausted);
 }
 
-// A bit that flips where the bytes wait, after or before they are packed, and one in what was packed: none is sampled
-// from, and each is named.
+// A bit that flips on the way, where the bytes wait, after or before they are packed, and one in what was packed: none
+// is sampled from, and each is named.
 TEST_F(WeightsFeedTest, a_flipped_bit_at_any_place_and_time_is_refused_and_named) {
   Random random(11);
   int refused = 0;
-  for (int i = 0; i < 200; ++i) {
+  const int flips = repetitions(200, 1000);
+  for (int i = 0; i < flips; ++i) {
     Held held(blocks_, "bf16");
     held.hold(0, source_.wire(), threads_);
     const auto manifest = [&] {
@@ -293,15 +295,28 @@ TEST_F(WeightsFeedTest, a_flipped_bit_at_any_place_and_time_is_refused_and_named
       return *handout_.next_for("x");
     }();
     auto receiver = std::move(*held.begin(manifest));
-    for (const uint32_t index : receiver.requests(1000))
-      ASSERT_TRUE(receiver.accept(index, *handout_.chunk(manifest.base, manifest.version, index, clock_.now())));
+    const int when = i % 4;
+    const auto asked = receiver.requests(1000);
+    const uint32_t damaged = when == 3 ? asked[random.below(asked.size())] : UINT32_MAX;
+    for (const uint32_t index : asked) {
+      const auto chunk = *handout_.chunk(manifest.base, manifest.version, index, clock_.now());
+      if (index == damaged) {
+        Bytes other(chunk.begin(), chunk.end());
+        other[random.below(other.size())] ^= static_cast<std::byte>(1 << random.below(8));
+        const Status found = receiver.accept(index, other);
+        EXPECT_EQ(found.code(), Code::kCorrupt);
+        EXPECT_THAT(found.message(), testing::HasSubstr("chunk " + std::to_string(index)));
+        refused += !found.ok();
+      }
+      ASSERT_TRUE(receiver.accept(index, chunk));
+    }
     ASSERT_TRUE(receiver.verified());
+    if (when == 3) continue;
     const auto& block = blocks_.all()[random.below(blocks_.all().size())];
     const size_t at = block.begin + random.below(block.bytes());
     auto& byte = const_cast<std::byte&>(held.bytes()[at]);
     const auto flip = [&] { byte ^= static_cast<std::byte>(1 << random.below(8)); };
     auto staged = std::move(*executor_->stage());
-    const int when = i % 3;
     if (when == 0) flip();
     ASSERT_TRUE(held.complete(manifest, threads_));
     if (when == 1) flip();
@@ -314,7 +329,7 @@ TEST_F(WeightsFeedTest, a_flipped_bit_at_any_place_and_time_is_refused_and_named
                                                 testing::HasSubstr("what is read is not")));
     refused += !found.ok();
   }
-  EXPECT_EQ(refused, 200);
+  EXPECT_EQ(refused, flips);
 }
 
 }  // namespace
