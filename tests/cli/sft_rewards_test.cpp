@@ -122,7 +122,8 @@ TEST_F(SftRewards, are_learned_scored_and_the_same_after_interrupts) {
   score(whole, pairs(24, 32));
   EXPECT_THAT(text(output()), HasSubstr("8 pairs: right "));
   const fs::path wrong = root() / "wrong-margin.jsonl";
-  std::ofstream(wrong) << R"({"prompt": "a", "chosen": "b", "rejected": "c", "margin": "much"})" << "\n";
+  std::ofstream(wrong) << R"({"prompt": "a", "chosen": "b", "rejected": "c", "margin": "much"})"
+                       << "\n";
   EXPECT_NE(tandem({"score", "--reward", "--model", whole.string(), "--input", wrong.string()}), 0);
   EXPECT_THAT(text(output()), HasSubstr("margin is \"much\", not a number"));
 
