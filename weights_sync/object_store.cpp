@@ -18,7 +18,7 @@ class FolderStore final : public ObjectStore {
 
   Status put(const std::string& name, std::span<const std::byte> bytes, const std::stop_token&) override {
     const fs::path path = folder_ / name;
-    TRY(make_folder(path.parent_path()));
+    TRY(make_directories(path.parent_path()));
     return write_file(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   }
 

@@ -86,6 +86,7 @@ class Bucket final : public ObjectStore {
                               .connect_limit = kConnect,
                               .limit = kLimit,
                               .largest_answer = largest};
+    out.headers.emplace_back("content-type", "application/octet-stream");  // in place of a form's, which curl would say
     out.body = std::move(body);
     Answer answer;
     const auto head = TRY(wire::http_request(

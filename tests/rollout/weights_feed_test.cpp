@@ -153,6 +153,7 @@ TEST_F(WeightsFeedTest, who_holds_a_version_is_sent_what_changed_since) {
 // them, and the store is left alone for a while.
 TEST_F(WeightsFeedTest, chunks_are_read_from_a_store_and_sent_by_the_trainer_where_that_fails) {
   const fs::path folder = fs::temp_directory_path() / ("feed-store-" + std::to_string(::getpid()));
+  ASSERT_TRUE(make_folder(folder));
   const auto place = [&] { return std::move(*weights_sync::open_store({.place = folder.string()})); };
   {
     weights_sync::StoredVersions versions(place(), {.run = 7, .record = folder / "record.json", .deltas = true});
@@ -307,6 +308,7 @@ TEST_F(WeightsFeedTest, a_flipped_bit_at_any_place_and_time_is_refused_and_named
         EXPECT_EQ(found.code(), Code::kCorrupt);
         EXPECT_THAT(found.message(), testing::HasSubstr("chunk " + std::to_string(index)));
         refused += !found.ok();
+        EXPECT_EQ(receiver.requests(1000), std::vector<uint32_t>{index});
       }
       ASSERT_TRUE(receiver.accept(index, chunk));
     }

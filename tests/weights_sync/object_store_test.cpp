@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/random.h"
 #include "tests/within.h"
 #include "weights_sync/stored_chunks.h"
 #include "weights_sync/stored_versions.h"
@@ -69,7 +70,7 @@ class StoreTest : public testing::Test {
 
   // Versions of a model of one part.
   std::shared_ptr<const Offer> publish(uint64_t version) {
-    for (size_t i = 0; i < bytes_.size(); i += 1000) bytes_[i] ^= std::byte{1};
+    for (int i = 0; i < 3000; ++i) bytes_[random_.below(bytes_.size())] ^= static_cast<std::byte>(random_.below(256));
     return history_.add(version, bytes_, threads_);
   }
   size_t stored_files() const {
@@ -89,8 +90,10 @@ class StoreTest : public testing::Test {
 
   const fs::path folder_ = fs::temp_directory_path() / ("weight-store-" + std::to_string(::getpid()));
   kernels::ThreadPool threads_{1};
+  Random random_{1};
   std::vector<std::byte> bytes_ = std::vector<std::byte>(3'000'000);
-  History history_{Blocks({{.name = "w", .bytes = 3'000'000, .element_bytes = 1}}, 3'000'000), "fp8", {}};
+  History history_{
+      Blocks({{.name = "w", .bytes = 3'000'000, .element_bytes = 1}}, 3'000'000), "fp8", {.most_delta_bytes = 0.02}};
   SystemClock clock_;
 };
 
@@ -128,7 +131,6 @@ TEST_F(StoreTest, what_is_offered_is_written_and_removed_when_it_is_offered_no_m
   uint64_t version = 3;
   const Manifest first = offer->deltas().begin()->second->manifest;
   do {
-    for (size_t i = 0; i < bytes_.size(); i += 7) bytes_[i] ^= std::byte{static_cast<uint8_t>(version)};
     offer = publish(++version);
     ASSERT_LT(version, 100u);
   } while (offer->deltas().contains({first.base, first.version}));
