@@ -106,7 +106,7 @@ std::string report_markdown(const Verdict& v) {
   row("for a solved task", solved_task_text(s));
   row("cost of a passed sample", s.cost_of_pass ? fmt::format("{:.6g}", *s.cost_of_pass) : "–");
   row("behaviour", behaviour_text(s.behaviour));
-  row("difference, in the median", work_text(s.diffs, s.diffs_of_passed));
+  row("changes made, in the median", work_text(s.diffs, s.diffs_of_passed));
   row("samples that look like cheats", std::to_string(s.flagged));
   row("model", fmt::format("{} ({})", cell(v.night.model), v.night.model_digest.substr(0, 12)));
   row("tasks, config, profile, version",

@@ -143,7 +143,7 @@ std::string figures(const NightSummary& s, size_t tasks) {
   row("for a solved task", solved_task_text(s));
   row("samples that look like cheats", std::to_string(s.flagged));
   row("behaviour", behaviour_text(s.behaviour));
-  row("difference, in the median", work_text(s.diffs, s.diffs_of_passed));
+  row("changes made, in the median", work_text(s.diffs, s.diffs_of_passed));
   return out + "</table></div>\n";
 }
 
@@ -169,7 +169,7 @@ std::string steps_of(const Json& transcript) {
 }
 
 std::string failures(const Verdict& v, const std::function<Json(const SampleResult&)>& transcript) {
-  std::string out = "<h2>Samples that did not pass</h2>\n";
+  std::string out = "<h2>Samples that did not pass, or were flagged</h2>\n";
   size_t shown = 0, left = 0;
   for (const auto* task : tasks_in_order(v)) {
     for (const auto& sample : task->samples) {

@@ -144,7 +144,7 @@ std::string WorkSizes::text() const {
   add(lints(), "new lint", "new lints");
   auto text = fmt::format("{} (means {}) in {} sample{}", join(medians, ", "), join(means, ", "), sizes_.size(),
                           sizes_.size() == 1 ? "" : "s");
-  if (const auto known = lints().size(); known < sizes_.size()) text += fmt::format(", lints known of {}", known);
+  if (const auto known = lints().size(); known < sizes_.size()) text += fmt::format(", lints looked for in {}", known);
   const auto bounds = std::count_if(sizes_.begin(), sizes_.end(),
                                     [](const auto& size) { return size.at_least || size.lints_at_least; });
   return bounds > 0 ? text + fmt::format(", in {} of them at least", bounds) : text;

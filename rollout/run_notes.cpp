@@ -32,6 +32,7 @@ void RunNotes::failed(const std::string& reason, uint64_t episode, uint64_t agai
 void RunNotes::committed(const Commit& commit, const Ledger& ledger, uint64_t given_up) {
   const bool is_training = ledger.phase() == Phase::kTrain;
   if (is_training) ++outcomes_[std::string(to_string(commit.outcome))];
+  if (commit.outcome == Outcome::kCancelled) return;  // another episode's failure, which is told by that one
   if (!is_of_policy(commit.outcome) || !commit.reward)
     return failed(commit.reason, commit.key.episode,
                   commit.key.attempt > 1 ? 1 : RunNotes::given_up(ledger.books()) - given_up);

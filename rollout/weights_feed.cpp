@@ -119,8 +119,7 @@ void WeightsFeed::take_stored() {
       leave_store(status);
       continue;
     }
-    stored_bytes_ += come.bytes->size();
-    stored_->went_well();
+    stored_->went_well(come.bytes->size());
   }
 }
 

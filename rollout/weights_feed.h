@@ -60,7 +60,7 @@ class WeightsFeed {
   uint64_t refused_chunks() const { return refused_; }
   uint64_t refused_versions() const { return refused_versions_; }
   // Bytes that were read from a store, and how often the trainer was asked as it failed.
-  uint64_t stored_bytes() const { return stored_bytes_; }
+  uint64_t stored_bytes() const { return stored_ ? stored_->bytes() : 0; }
   uint64_t store_failures() const { return stored_ ? stored_->given_up() : 0; }
   static constexpr int kMostFailures = 3;
 
@@ -89,7 +89,7 @@ class WeightsFeed {
   std::atomic<bool> prepared_{false};
   Status outcome_;  // of the preparing; of its thread until `prepared_`, as are `held_` and `target_`
   double prepare_seconds_ = 0;
-  uint64_t bytes_ = 0, stored_bytes_ = 0, refused_ = 0, refused_versions_ = 0, refused_messages_ = 0;
+  uint64_t bytes_ = 0, refused_ = 0, refused_versions_ = 0, refused_messages_ = 0;
   int refused_in_a_row_ = 0, failures_in_a_row_ = 0;
   Time ask_again_{};
 };

@@ -14,7 +14,10 @@ namespace {
 
 class FolderStore final : public ObjectStore {
  public:
-  explicit FolderStore(fs::path folder) : folder_(std::move(folder)) {}
+  explicit FolderStore(std::string folder) {
+    while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
+    folder_ = std::move(folder);
+  }
 
   Status put(const std::string& name, std::span<const std::byte> bytes, const std::stop_token&) override {
     const fs::path path = folder_ / name;
@@ -34,14 +37,14 @@ class FolderStore final : public ObjectStore {
     std::error_code error;
     fs::remove(path, error);
     if (error) return Status::from_errno(path.string(), error.value());
-    // Folders that it was alone in; one that has something left stays.
-    for (fs::path parent = path.parent_path(); parent != folder_ && fs::remove(parent, error);)
-      parent = parent.parent_path();
+    // Folders below the store that it was alone in; one that has something left stays.
+    for (fs::path below = fs::path(name).parent_path(); !below.empty() && fs::remove(folder_ / below, error);)
+      below = below.parent_path();
     return {};
   }
 
  private:
-  const fs::path folder_;
+  fs::path folder_;
 };
 
 bool is_bucket_name(std::string_view name) {

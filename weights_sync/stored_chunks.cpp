@@ -1,5 +1,7 @@
 #include "weights_sync/stored_chunks.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <condition_variable>
 #include <mutex>
@@ -22,7 +24,10 @@ constexpr int kMostDoubled = 5;  // 8 minutes
 StoredChunks::StoredChunks(std::unique_ptr<ObjectStore> store, Settings settings, const Clock& clock)
     : store_(std::move(store)), settings_(settings), clock_(clock), queue_(kThreads, kMostWaiting) {}
 
-StoredChunks::~StoredChunks() { stop_.request_stop(); }
+StoredChunks::~StoredChunks() {
+  stop_.request_stop();
+  spdlog::info("read {} chunks of weights from the store, {} bytes; gave it up {} times", chunks_, bytes_, given_up_);
+}
 
 bool StoredChunks::has(const Manifest& manifest) const {
   return manifest.whole() != settings_.deltas && clock_.now() >= left_alone_until_;

@@ -42,10 +42,16 @@ class StoredChunks {
   // What has come since the last call.
   std::vector<Come> take();
 
+  // What was read and is as it should be.
+  void went_well(size_t bytes) {
+    failures_ = 0;
+    ++chunks_;
+    bytes_ += bytes;
+  }
   // A chunk was not to be had, or was not what it should be: the store is left alone.
   void gave_up();
-  void went_well() { failures_ = 0; }
   uint64_t given_up() const { return given_up_; }
+  uint64_t bytes() const { return bytes_; }
 
  private:
   Result<std::string> read(const std::string& name, size_t limit) const;
@@ -56,7 +62,7 @@ class StoredChunks {
   std::stop_source stop_;
   std::vector<Come> come_;
   int failures_ = 0;  // in a row
-  uint64_t given_up_ = 0;
+  uint64_t given_up_ = 0, chunks_ = 0, bytes_ = 0;
   Time left_alone_until_{};
   WorkQueue queue_;  // goes first
 };

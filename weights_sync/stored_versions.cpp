@@ -52,6 +52,9 @@ StoredVersions::~StoredVersions() {
   for (const auto& [name, chunks] : Names(written_)) {
     if (!enough.stop_requested()) remove(name, enough.get_token());
   }
+  const Counts counts = this->counts();
+  spdlog::info("stored {} objects of weights, {} bytes; {} could not be stored", counts.objects, counts.bytes,
+               counts.failures);
   if (!written_.empty()) return;
   std::error_code error;
   fs::remove(settings_.record, error);

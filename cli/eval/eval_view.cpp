@@ -60,7 +60,8 @@ void print_verdict(const eval::Verdict& v, const fs::path& folder, bool json) {
                eval::seconds_text(s.seconds_p50.value_or(0)), eval::seconds_text(s.seconds_p95.value_or(0)), s.solved,
                v.night.tasks.size(), eval::solved_task_text(s));
   }
-  if (s.diffs.samples() > 0) fmt::print("difference, in the median: {}\n", eval::work_text(s.diffs, s.diffs_of_passed));
+  if (s.diffs.samples() > 0)
+    fmt::print("changes made, in the median: {}\n", eval::work_text(s.diffs, s.diffs_of_passed));
   for (const auto& [outcome, count] : s.outcomes) {
     const auto known = rollout::outcome_from(outcome);
     if (count > 0 && known && !rollout::is_of_policy(*known)) fmt::print("  {} {}\n", count, outcome);

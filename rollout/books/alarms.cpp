@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace tandem::rollout {
 namespace {
@@ -142,6 +143,7 @@ std::vector<Alarm> Alarms::step(const Json& line) {
   reward(held);
   dead_loss(held);
   published(line, held);
+  stored(line, held);
 
   std::vector<Alarm> news;
   std::map<std::string, double> raised;
@@ -320,6 +322,22 @@ void Alarms::published(const Json& line, std::vector<Alarm>& held) {
                   "model.weights",
                   "what samples is another model than what learns: weights_audit.json names the tensors; train in bf16 "
                   "until this is mended, or look whether the weights themselves have become no numbers"});
+}
+
+void Alarms::stored(const Json& line, std::vector<Alarm>& held) {
+  const auto trainer = line.find("trainer");
+  const bool is_known = trainer != line.end() && trainer->is_object() && trainer->contains("store_failures") &&
+                        trainer->at("store_failures").is_number_unsigned();
+  if (!is_known) return;
+  const uint64_t before = std::exchange(store_failures_, trainer->at("store_failures").get<uint64_t>());
+  failing_ = store_failures_ > before ? failing_ + 1 : 0;
+  if (failing_ < kTellingSteps) return;
+  held.push_back(
+      {"weight_store",
+       fmt::format("weights could not be stored in {} steps in a row, {} times in all", failing_, store_failures_),
+       "trainer.weight_store",
+       "the trainer sends them itself, and rollouts wait for the store first: the trainer's log says why it "
+       "fails"});
 }
 
 }  // namespace tandem::rollout

@@ -36,9 +36,9 @@ std::string alarm_line(uint64_t step, const Json& alarm);
 inline constexpr int kAlarmAgain = 50;
 
 // Every alarm; "unlearned" stands for those of all kinds of task.
-inline constexpr std::array<std::string_view, 10> kAlarmNames = {
-    "mismatch",  "entropy_collapse",       "no_signal", "truncation",       "ratio_tails", "gradient_spike",
-    "unlearned", "reward_without_success", "dead_loss", "published_weights"};
+inline constexpr std::array<std::string_view, 11> kAlarmNames = {
+    "mismatch",  "entropy_collapse",       "no_signal", "truncation",        "ratio_tails", "gradient_spike",
+    "unlearned", "reward_without_success", "dead_loss", "published_weights", "weight_store"};
 
 class Alarms {
  public:
@@ -67,6 +67,7 @@ class Alarms {
   void reward(std::vector<Alarm>& held) const;
   void dead_loss(std::vector<Alarm>& held) const;
   static void published(const Json& line, std::vector<Alarm>& held);
+  void stored(const Json& line, std::vector<Alarm>& held);
 
   bool is_off(const std::string& name) const;
 
@@ -82,6 +83,8 @@ class Alarms {
     double scatter() const { return differences > 0 ? std::sqrt(squares / (2.0 * differences)) : 0; }
   };
   std::map<std::string, Kind> kinds_;
+  uint64_t store_failures_ = 0;           // of the trainer, so far
+  int failing_ = 0;                       // steps in a row that added to them
   std::map<std::string, double> raised_;  // the step at which each alarm that holds was raised last
 };
 

@@ -108,6 +108,9 @@ TEST_F(StoreTest, a_folder_keeps_what_is_put_and_forgets_what_is_removed) {
   EXPECT_TRUE(store->remove("run/a/1", {}));
   EXPECT_TRUE(store->remove("run/a/0", {}));
   EXPECT_FALSE(fs::exists(folder_ / "shared/run")) << "empty folders go, too";
+  EXPECT_TRUE(fs::exists(folder_ / "shared")) << "but for the store's own";
+  EXPECT_TRUE(probe_store({.place = (folder_ / "shared/").string()}));
+  EXPECT_TRUE(fs::exists(folder_ / "shared"));
   EXPECT_TRUE(probe_store({.place = (folder_ / "shared").string()}));
   EXPECT_EQ(stored_files(), 0u);
   ASSERT_TRUE(write_file(folder_ / "file", "x"));

@@ -281,5 +281,14 @@ TEST(Alarms, published_bytes_that_are_not_the_weights_are_named_at_once) {
              "published_weights", "layers.0.qkv (fp8)", "model.weights");
 }
 
+TEST(Alarms, a_store_of_weights_that_fails_step_after_step_is_named_and_one_that_failed_once_is_not) {
+  const auto with = [](auto failures) {
+    return raised_by([&](int step, Json& line) { line["trainer"] = {{"store_failures", uint64_t(failures(step))}}; });
+  };
+  EXPECT_THAT(with([](int step) { return step < 20 ? 0 : 1; }), IsEmpty());
+  expect_one(with([](int step) { return step < 40 ? 0 : step - 39; }), "weight_store", "in 3 steps in a row",
+             "trainer.weight_store");
+}
+
 }  // namespace
 }  // namespace tandem::rollout
