@@ -62,7 +62,9 @@ void RunNotes::add_to(Json& line, uint64_t step) {
 }
 
 void RunNotes::write(Time now, bool last) {
-  if (failures_.count() == written_ || (!last && now < next_write_)) return;
+  // A run that has given up may be ended at once.
+  const bool at_once = last || (verdict_ && !std::exchange(verdict_written_, true));
+  if (failures_.count() == written_ || (!at_once && now < next_write_)) return;
   next_write_ = now + std::chrono::seconds(1);
   if (write_file(path_, dump_json(failures_.to_file()) + "\n")) written_ = failures_.count();
 }

@@ -49,6 +49,7 @@ class RunNotes {
   uint64_t written_ = 0;  // their count when the file was
   Time next_write_{};
   std::optional<std::string> verdict_;
+  bool verdict_written_ = false;
   std::map<std::string, uint64_t> outcomes_;  // of training attempts since the last step
   std::vector<double> learned_;               // rewards of these
   Alarms alarms_;

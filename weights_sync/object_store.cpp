@@ -1,6 +1,7 @@
 #include "weights_sync/object_store.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 
@@ -14,12 +15,17 @@ namespace {
 
 class FolderStore final : public ObjectStore {
  public:
-  explicit FolderStore(std::string folder) {
+  // kUnfit where it is not there: a share that is not mounted would otherwise be written to the disk below.
+  static Result<std::unique_ptr<ObjectStore>> open(std::string folder) {
     while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
-    folder_ = std::move(folder);
+    struct stat is {};
+    if (::stat(folder.c_str(), &is) != 0 || !S_ISDIR(is.st_mode))
+      return fail(Status::unfit(folder + " is no folder").hint("make it, or mount what is shared there"));
+    return std::unique_ptr<ObjectStore>(new FolderStore(std::move(folder), is));
   }
 
   Status put(const std::string& name, std::span<const std::byte> bytes, const std::stop_token&) override {
+    TRY(check_folder());
     const fs::path path = folder_ / name;
     TRY(make_directories(path.parent_path()));
     return write_file(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
@@ -33,10 +39,17 @@ class FolderStore final : public ObjectStore {
   }
 
   Status remove(const std::string& name, const std::stop_token&) override {
+    TRY(check_folder());
     const fs::path path = folder_ / name;
     std::error_code error;
     fs::remove(path, error);
     if (error) return Status::from_errno(path.string(), error.value());
+    // What write_file() was killed at.
+    const std::string unfinished = "." + path.filename().string() + ".";
+    for (const auto& entry : fs::directory_iterator(path.parent_path(), error)) {
+      const std::string beside = entry.path().filename().string();
+      if (beside.starts_with(unfinished) && beside.ends_with(".tmp")) fs::remove(entry.path(), error);
+    }
     // Folders below the store that it was alone in; one that has something left stays.
     for (fs::path below = fs::path(name).parent_path(); !below.empty() && fs::remove(folder_ / below, error);)
       below = below.parent_path();
@@ -44,7 +57,16 @@ class FolderStore final : public ObjectStore {
   }
 
  private:
-  fs::path folder_;
+  FolderStore(std::string folder, const struct stat& is) : folder_(std::move(folder)), is_(is) {}
+
+  Status check_folder() const {
+    struct stat now {};
+    if (::stat(folder_.c_str(), &now) == 0 && now.st_dev == is_.st_dev && now.st_ino == is_.st_ino) return {};
+    return Status::unavailable(folder_.string() + " is not the folder that it was at the start");
+  }
+
+  const fs::path folder_;
+  const struct stat is_;
 };
 
 bool is_bucket_name(std::string_view name) {
@@ -75,7 +97,8 @@ Status check_store(const StoreSettings& settings) {
   if (!settings.is_bucket()) {
     if (settings.place.find("://") != std::string::npos) return wrong("of schemes s3:// alone is known");
     if (!settings.place.starts_with("/")) return wrong("a path from the root is needed, as hosts share it");
-    if (settings.place.find('\0') != std::string::npos) return wrong("it has a byte of 0");
+    if (std::ranges::any_of(settings.place, [](unsigned char c) { return c < 32 || c == 127; }))
+      return wrong("it has a control character");
     return {};
   }
   const std::string rest = settings.place.substr(5);
@@ -97,13 +120,13 @@ Status check_store(const StoreSettings& settings) {
 Result<std::unique_ptr<ObjectStore>> open_store(const StoreSettings& settings) {
   TRY(check_store(settings));
   if (settings.is_bucket()) return open_bucket(settings);
-  return std::make_unique<FolderStore>(settings.place);
+  return FolderStore::open(settings.place);
 }
 
 Status probe_store(const StoreSettings& settings) {
   if (settings.place.empty()) return {};
   const auto store = TRY(open_store(settings));
-  const std::string name = fmt::format("probe-{:016x}", unique_number()), said = "tandem";
+  const std::string name = fmt::format("probe-{:016x}/0", unique_number()), said = "tandem";
   const auto unfit = [&](const Status& status) {
     return Status::unfit(fmt::format("{} cannot be used: {}", settings.place, status.message()))
         .hint(status.hint().empty() ? "weights are written there by the trainer, and read by rollouts" : status.hint());

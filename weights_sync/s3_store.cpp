@@ -40,7 +40,8 @@ class Bucket final : public ObjectStore {
       : region_(settings.region),
         endpoint_(settings.endpoint.empty() ? fmt::format("https://s3.{}.amazonaws.com", region_) : settings.endpoint),
         base_(settings.place.substr(4)),
-        key_(std::move(key)) {
+        key_(std::move(key)),
+        read_limit_(std::clamp<Duration>(from_seconds(settings.seconds), 1s, kLimit)) {
     while (endpoint_.ends_with("/")) endpoint_.pop_back();
     while (base_.ends_with("/")) base_.pop_back();
     const bool is_plain = endpoint_.starts_with("http://");
@@ -57,7 +58,7 @@ class Bucket final : public ObjectStore {
   }
 
   Result<std::string> get(const std::string& name, size_t limit, const std::stop_token& stop) override {
-    auto answer = TRY(request("GET", name, "", std::max(limit, kLargestError), stop));
+    auto answer = TRY(request("GET", name, "", std::max(limit, kLargestError), stop, read_limit_));
     if (answer.status == 200) {
       if (answer.body.size() > limit) return fail(Status::exhausted(name + " is larger than a chunk"));
       return std::move(answer.body);
@@ -77,14 +78,14 @@ class Bucket final : public ObjectStore {
   };
 
   Result<Answer> request(const char* method, const std::string& name, std::string body, size_t largest,
-                         const std::stop_token& stop) const {
+                         const std::stop_token& stop, Duration limit = kLimit) const {
     const std::string path = aws_path(base_ + "/" + name);
     wire::OutgoingRequest out{.url = endpoint_ + path,
                               .method = method,
                               .headers = aws_signature({method, host_, path, body, region_}, key_, std::time(nullptr)),
                               .body = {},
                               .connect_limit = kConnect,
-                              .limit = kLimit,
+                              .limit = limit,
                               .largest_answer = largest};
     out.headers.emplace_back("content-type", "application/octet-stream");  // in place of a form's, which curl would say
     out.body = std::move(body);
@@ -110,6 +111,7 @@ class Bucket final : public ObjectStore {
   const std::string region_;
   std::string endpoint_, base_, host_;  // base: /BUCKET/PREFIX
   const AwsKey key_;
+  const Duration read_limit_;  // who reads would rather ask the trainer than wait
 };
 
 }  // namespace

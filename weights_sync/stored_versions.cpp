@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
+#include <set>
 
 #include "base/clock.h"
 #include "base/json_file.h"
@@ -30,12 +32,18 @@ std::string name_of_chunk(uint64_t run, const Manifest& manifest, uint32_t index
 }
 
 Result<std::unique_ptr<StoredVersions>> StoredVersions::open(const StoreSettings& place, Settings settings) {
-  if (place.place.empty()) return std::unique_ptr<StoredVersions>();
-  return std::make_unique<StoredVersions>(TRY(open_store(place)), std::move(settings));
+  std::error_code error;
+  std::unique_ptr<ObjectStore> store;
+  if (!place.place.empty())
+    store = TRY(open_store(place));
+  else if (!fs::exists(settings.record, error))
+    return std::unique_ptr<StoredVersions>();
+  return std::make_unique<StoredVersions>(std::move(store), place, std::move(settings));
 }
 
-StoredVersions::StoredVersions(std::unique_ptr<ObjectStore> store, Settings settings)
+StoredVersions::StoredVersions(std::unique_ptr<ObjectStore> store, StoreSettings place, Settings settings)
     : store_(std::move(store)),
+      place_(std::move(place)),
       settings_(std::move(settings)),
       thread_([this](const std::stop_token& stop) { work(stop); }) {}
 
@@ -55,9 +63,12 @@ StoredVersions::~StoredVersions() {
   const Counts counts = this->counts();
   spdlog::info("stored {} objects of weights, {} bytes; {} could not be stored", counts.objects, counts.bytes,
                counts.failures);
-  if (!written_.empty()) return;
+  if (!written_.empty()) {
+    spdlog::warn("{} objects of weights stay at {}; `tandem run --resume` removes them", written_.size(), place_.place);
+    return;
+  }
   std::error_code error;
-  fs::remove(settings_.record, error);
+  if (store_ != nullptr) fs::remove(settings_.record, error);
 }
 
 void StoredVersions::offer(std::shared_ptr<const Offer> offer) {
@@ -80,9 +91,8 @@ Json StoredVersions::metrics() const {
 }
 
 void StoredVersions::work(const std::stop_token& stop) {
-  read_record();
-  for (const auto& [name, chunks] : Names(written_)) remove(name, stop);
-  while (!stop.stop_requested()) {
+  sweep(stop);
+  while (store_ != nullptr && !stop.stop_requested()) {
     std::shared_ptr<const Offer> offer;
     {
       std::unique_lock lock(mutex_);
@@ -95,35 +105,42 @@ void StoredVersions::work(const std::stop_token& stop) {
 
 void StoredVersions::write(const Offer& offer, const std::stop_token& stop) {
   const Time start = SystemClock().now();
-  std::map<std::string, std::shared_ptr<const Object>> wanted;
+  // The newest first: who waits for a version waits for that.
+  std::vector<std::pair<std::string, std::shared_ptr<const Object>>> wanted;
   if (settings_.deltas) {
     for (const auto& [versions, object] : offer.deltas())
-      wanted[name_of_object(settings_.run, object->manifest)] = object;
+      wanted.emplace_back(name_of_object(settings_.run, object->manifest), object);
+    std::ranges::sort(wanted, std::greater(), [](const auto& each) {
+      return std::pair(each.second->manifest.version, each.second->manifest.base);
+    });
   } else if (auto whole = offer.find(offer.newest(), offer.newest())) {
-    wanted[name_of_object(settings_.run, whole->manifest)] = std::move(whole);
+    wanted.emplace_back(name_of_object(settings_.run, whole->manifest), std::move(whole));
   }
+  Status failure;
+  std::set<std::string> names;
+  for (const auto& [name, object] : wanted) names.insert(name);
   for (const auto& [name, object] : wanted) {
     if (written_.contains(name)) continue;
-    const Status status = put(*object, name, stop);
-    if (status.code() == Code::kCancelled) return;
+    failure = put(*object, name, stop);
+    if (failure.code() == Code::kCancelled) return;
+    if (!failure) break;  // the rest would fail as well, each after its time
     const std::lock_guard lock(mutex_);
-    if (status) {
-      counts_.failure.clear();
-      ++counts_.objects;
-      counts_.bytes += object->bytes.size();
-    } else {
-      if (counts_.failure.empty())
-        spdlog::warn("weights are not stored, and sent by the trainer: {}", status.to_string());
-      ++counts_.failures;
-      counts_.failure = status.to_string();
-      break;  // the rest would fail as well, each after its time
-    }
+    ++counts_.objects;
+    counts_.bytes += object->bytes.size();
+  }
+  if (!failure && !is_failing_)
+    spdlog::warn("weights are not stored, and sent by the trainer: {}", failure.to_string());
+  is_failing_ = !failure.ok();
+  {
+    const std::lock_guard lock(mutex_);
+    counts_.failures += failure ? 0 : 1;
+    counts_.failure = failure ? "" : failure.to_string();
   }
   // What is gone from the offer; of whole versions the newest stay.
   const size_t most = settings_.deltas ? 0 : kMostWhole;
   std::vector<std::string> old;
   for (const auto& [name, chunks] : written_) {
-    if (!wanted.contains(name)) old.push_back(name);
+    if (!names.contains(name)) old.push_back(name);
   }
   const auto version_of = [](const std::string& name) {
     return std::strtoull(name.c_str() + name.find('/') + 1, nullptr, 10);
@@ -163,16 +180,46 @@ void StoredVersions::remove(const std::string& name, const std::stop_token& stop
 Status StoredVersions::record() const {
   Json objects = Json::array();
   for (const auto& [name, chunks] : written_) objects.push_back({{"name", name}, {"chunks", chunks}});
-  return write_file(settings_.record, with_format({{"objects", std::move(objects)}}, kRecordFormat).dump() + "\n");
+  const Json record = {{"place", place_.place},
+                       {"endpoint", place_.endpoint},
+                       {"region", place_.region},
+                       {"objects", std::move(objects)}};
+  return write_file(settings_.record, with_format(record, kRecordFormat).dump() + "\n");
 }
 
-void StoredVersions::read_record() {
+void StoredVersions::sweep(const std::stop_token& stop) {
   std::error_code error;
   if (!fs::exists(settings_.record, error)) return;
-  const std::string own = fmt::format("{:016x}/", settings_.run);
   const auto json = read_json_file(settings_.record, kRecordFormat);
-  if (!json || !json->contains("objects") || !json->at("objects").is_array()) return;
-  for (const auto& each : json->at("objects")) {
+  if (!json) return spdlog::warn("what an earlier start stored is not known: {}", json.error().to_string());
+  const auto text = [&](const char* key) {
+    return json->contains(key) && json->at(key).is_string() ? json->at(key).get<std::string>() : "";
+  };
+  const StoreSettings before{.place = text("place"), .endpoint = text("endpoint"), .region = text("region")};
+  Names left = names_in(*json, settings_.run);
+  if (before.place == place_.place && before.endpoint == place_.endpoint && store_ != nullptr) {
+    written_ = std::move(left);
+    for (const auto& [name, chunks] : Names(written_)) remove(name, stop);
+    return;
+  }
+  Status failure;
+  if (auto store = open_store(before); !store) {
+    failure = store.error();
+  } else {
+    for (const auto& [name, chunks] : left) {
+      for (uint32_t i = 0; i < chunks && failure; ++i) failure = (*store)->remove(name_of_chunk(name, i), stop);
+    }
+  }
+  if (!failure)
+    return spdlog::warn("{} objects of weights stay at {}: {}", left.size(), before.place, failure.to_string());
+  fs::remove(settings_.record, error);
+}
+
+StoredVersions::Names StoredVersions::names_in(const Json& record, uint64_t run) {
+  Names names;
+  const std::string own = fmt::format("{:016x}/", run);
+  if (!record.contains("objects") || !record.at("objects").is_array()) return names;
+  for (const auto& each : record.at("objects")) {
     const bool is_sound = each.is_object() && each.contains("name") && each.at("name").is_string() &&
                           each.contains("chunks") && each.at("chunks").is_number_unsigned();
     if (!is_sound) continue;
@@ -180,8 +227,9 @@ void StoredVersions::read_record() {
     const auto name = each.at("name").get<std::string>();
     const bool is_own =
         name.starts_with(own) && name.find_first_not_of("0123456789abcdef-", own.size()) == std::string::npos;
-    if (is_own && each.at("chunks").get<uint64_t>() <= 1'000'000) written_[name] = each.at("chunks").get<uint32_t>();
+    if (is_own && each.at("chunks").get<uint64_t>() <= 1'000'000) names[name] = each.at("chunks").get<uint32_t>();
   }
+  return names;
 }
 
 }  // namespace tandem::weights_sync

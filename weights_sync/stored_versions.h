@@ -34,9 +34,9 @@ class StoredVersions {
     fs::path record;     // the file of names
     bool deltas = true;  // whether offers may have some
   };
-  // Null where `place` names none; errors of open_store().
+  // Null where `place` names none, and no earlier start did; errors of open_store().
   static Result<std::unique_ptr<StoredVersions>> open(const StoreSettings& place, Settings settings);
-  StoredVersions(std::unique_ptr<ObjectStore> store, Settings settings);
+  StoredVersions(std::unique_ptr<ObjectStore> store, StoreSettings place, Settings settings);
   // Stops writing at once, then removes what was written, for 5 s at most: else the next start does.
   ~StoredVersions();
   StoredVersions(const StoredVersions&) = delete;
@@ -55,15 +55,19 @@ class StoredVersions {
  private:
   using Names = std::map<std::string, uint32_t>;  // objects, and the chunks of each
   void work(const std::stop_token& stop);
+  // Removes what an earlier start wrote, wherever that was.
+  void sweep(const std::stop_token& stop);
   void write(const Offer& offer, const std::stop_token& stop);
   Status put(const Object& object, const std::string& name, const std::stop_token& stop);
   void remove(const std::string& name, const std::stop_token& stop);
   Status record() const;
-  void read_record();
+  static Names names_in(const Json& record, uint64_t run);
 
-  const std::unique_ptr<ObjectStore> store_;
+  const std::unique_ptr<ObjectStore> store_;  // null: it only removes
+  const StoreSettings place_;
   const Settings settings_;
-  Names written_;  // the thread's, and the destructor's after it
+  bool is_failing_ = false;  // the last offer could not be written whole
+  Names written_;            // the thread's, and the destructor's after it
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;
   std::shared_ptr<const Offer> offered_;

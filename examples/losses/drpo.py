@@ -15,8 +15,9 @@ from typing import Dict, Tuple
 def loss(logprobs: Tensor, rollout_logprobs: Tensor, advantages: Tensor, mask: Tensor,
          delta: float = 0.2) -> Tuple[Tensor, Dict[str, Tensor]]:
     before = torch.exp(rollout_logprobs)
-    ratio = torch.exp(logprobs - rollout_logprobs)
+    ratio = torch.exp(torch.clamp(logprobs - rollout_logprobs, -20, 20))
     shift = before * (ratio - 1)
-    pulled_back = (shift * torch.sign(advantages) > delta).masked_select(mask)
+    pulled_back = shift * torch.sign(advantages) > delta
+    count = mask.sum().clamp(min=1).to(logprobs.dtype)
     return -advantages * ratio + advantages.abs() * shift * (ratio - 1) / (2 * delta), {
-        "shift": shift.abs().masked_select(mask).mean(), "pulled_back": pulled_back.to(torch.float64).mean()}
+        "shift": (shift.abs() * mask).sum() / count, "pulled_back": (pulled_back & mask).sum() / count}

@@ -12,9 +12,9 @@ from typing import Dict, Tuple
 def loss(logprobs: Tensor, rollout_logprobs: Tensor, advantages: Tensor, mask: Tensor,
          clip_low: float = 0.2, clip_high: float = 0.28, low: float = 0.2, high: float = 1.0,
          strength: float = 0.01) -> Tuple[Tensor, Dict[str, float]]:
-    ratio = torch.exp(logprobs - rollout_logprobs)
+    ratio = torch.exp(torch.clamp(logprobs - rollout_logprobs, -20, 20))
     policy = torch.maximum(-advantages * ratio, -advantages * torch.clamp(ratio, 1 - clip_low, 1 + clip_high))
-    entropy = float((-logprobs).masked_select(mask).mean())
+    entropy = float((-logprobs * mask).sum() / mask.sum().clamp(min=1))
     push = 0.0
     if entropy < low:
         push = strength

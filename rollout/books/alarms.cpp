@@ -331,7 +331,7 @@ void Alarms::stored(const Json& line, std::vector<Alarm>& held) {
   if (!is_known) return;
   const uint64_t before = std::exchange(store_failures_, trainer->at("store_failures").get<uint64_t>());
   failing_ = store_failures_ > before ? failing_ + 1 : 0;
-  if (failing_ < kTellingSteps) return;
+  if (failing_ < static_cast<int>(kTellingSteps)) return;
   held.push_back(
       {"weight_store",
        fmt::format("weights could not be stored in {} steps in a row, {} times in all", failing_, store_failures_),

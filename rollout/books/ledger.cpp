@@ -10,7 +10,7 @@ namespace tandem::rollout {
 namespace {
 
 // Attempts that may be taken from an episode by others, as a multiple of those that count.
-constexpr uint32_t kMostSpared = 5;
+constexpr uint32_t kMostSpared = 25;
 
 }  // namespace
 

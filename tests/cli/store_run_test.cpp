@@ -38,6 +38,7 @@ class StoreRun : public RunTest {
 
 TEST_F(StoreRun, reads_weights_from_a_folder_with_the_same_bits_and_leaves_nothing_there) {
   const fs::path run_dir = root() / "store-folder", shared = root() / "shared-weights";
+  ASSERT_TRUE(make_folder(shared));
   ASSERT_EQ(run(with({"trainer.weight_store=" + shared.string()}), run_dir), 0) << text(output());
   EXPECT_EQ(export_digest(run_dir), plain());
   EXPECT_GT(said(run_dir, "rollout-0", "] read ") + said(run_dir, "rollout-1", "] read "), 0u);

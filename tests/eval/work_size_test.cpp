@@ -216,7 +216,7 @@ TEST(WorkSize, reports_have_it_as_a_line_that_says_what_is_not_known) {
       text,
       "3 files, 30 lines added, 0 removed, 0 test files, 2 new lints (means 68, 680, 0, 0, 2) in 3 samples, lints "
       "known of 2, in 1 of them at least; of those that passed 2 files, 20 lines added, 0 removed, 0 test files, "
-      "0 new lints (means 2, 20, 0, 0, 0) in 2 samples, lints known of 1");
+      "0 new lints (means 2, 20, 0, 0, 0) in 2 samples, lints looked for in 1");
   EXPECT_THAT(report_markdown(verdict), HasSubstr(text));
   EXPECT_THAT(report_page(verdict, [](const SampleResult&) { return Json(); }), HasSubstr(text));
   EXPECT_EQ(results_json(verdict).at("diff").at("all").at("samples"), 3);
@@ -236,7 +236,7 @@ TEST(WorkSize, lints_that_no_sample_has_are_not_zero) {
   WorkSizes sizes;
   sizes.add(size_of(1, std::nullopt));
   EXPECT_EQ(sizes.text(),
-            "1 file, 10 lines added, 0 removed, 0 test files (means 1, 10, 0, 0) in 1 sample, lints known of 0");
+            "1 file, 10 lines added, 0 removed, 0 test files (means 1, 10, 0, 0) in 1 sample, lints looked for in 0");
   EXPECT_THAT(sizes.text(), Not(HasSubstr("0 new lints")));
 }
 

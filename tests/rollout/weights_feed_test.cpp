@@ -156,7 +156,8 @@ TEST_F(WeightsFeedTest, chunks_are_read_from_a_store_and_sent_by_the_trainer_whe
   ASSERT_TRUE(make_folder(folder));
   const auto place = [&] { return std::move(*weights_sync::open_store({.place = folder.string()})); };
   {
-    weights_sync::StoredVersions versions(place(), {.run = 7, .record = folder / "record.json", .deltas = true});
+    weights_sync::StoredVersions versions(place(), {.place = folder.string()},
+                                          {.run = 7, .record = folder / "record.json", .deltas = true});
     const auto behind = feed();
     const auto reader = [&](double seconds) {
       behind->read_from(std::make_unique<weights_sync::StoredChunks>(

@@ -367,6 +367,11 @@ TEST_F(TorchAdvantagesTest, of_effort_take_the_metrics_of_episodes) {
   EXPECT_THAT(without.error().to_string(), HasSubstr("tool_calls"));
 }
 
+TEST_F(TorchLossTest, an_exception_is_told_by_its_line_and_words_without_the_stack) {
+  const std::string found = mistake(body("advantages.sum()", "assert advantages.size(0) == 0, 'no such luck'"));
+  EXPECT_THAT(found, AllOf(HasSubstr("line 2: AssertionError: no such luck"), Not(HasSubstr("Traceback"))));
+}
+
 TEST_F(TorchAdvantagesTest, metrics_are_a_dictionary_of_tensors_that_stay_as_they_are) {
   LossBatch rows = batch(3);
   rows.metrics["turns"] = {1, 2, 3, 4, 5};

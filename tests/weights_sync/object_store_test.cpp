@@ -62,10 +62,11 @@ class Flaky final : public ObjectStore {
 
 class StoreTest : public testing::Test {
  protected:
-  void SetUp() override { ASSERT_TRUE(make_folder(folder_)); }
+  void SetUp() override { ASSERT_TRUE(make_directories(folder_ / "shared")); }
   void TearDown() override { fs::remove_all(folder_); }
 
-  std::unique_ptr<ObjectStore> store() { return std::move(*open_store({.place = (folder_ / "shared").string()})); }
+  StoreSettings at_shared() const { return {.place = (folder_ / "shared").string()}; }
+  std::unique_ptr<ObjectStore> store() { return std::move(*open_store(at_shared())); }
   static std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
 
   // Versions of a model of one part.
@@ -82,7 +83,8 @@ class StoreTest : public testing::Test {
   }
   std::unique_ptr<StoredVersions> writer(std::unique_ptr<ObjectStore> to, bool deltas = true) {
     return std::make_unique<StoredVersions>(
-        std::move(to), StoredVersions::Settings{.run = 7, .record = folder_ / "weight_store.json", .deltas = deltas});
+        std::move(to), at_shared(),
+        StoredVersions::Settings{.run = 7, .record = folder_ / "weight_store.json", .deltas = deltas});
   }
   static bool wrote(const StoredVersions& writer, uint64_t objects) {
     return within(30s, [&] { return writer.counts().objects >= objects; });
@@ -165,7 +167,8 @@ TEST_F(StoreTest, what_a_killed_trainer_left_is_removed_by_the_next_and_nothing_
   ASSERT_TRUE(other->put("0000000000000007/5-4-0123456789abcdef/0", bytes_of("left"), {}));
   ASSERT_TRUE(other->put("0000000000000008/5-4-0123456789abcdef/0", bytes_of("of another run"), {}));
   ASSERT_TRUE(write_file(folder_ / "precious", "x"));
-  ASSERT_TRUE(write_file(folder_ / "weight_store.json", R"({"format": 1, "objects": [
+  ASSERT_TRUE(write_file(folder_ / "weight_store.json", R"({"format": 1, "place": ")" + at_shared().place +
+                                                            R"(", "objects": [
       {"name": "0000000000000007/5-4-0123456789abcdef", "chunks": 1},
       {"name": "0000000000000008/5-4-0123456789abcdef", "chunks": 1},
       {"name": "0000000000000007/../../precious", "chunks": 1}, {"name": 3}, 4]})"));
@@ -173,6 +176,48 @@ TEST_F(StoreTest, what_a_killed_trainer_left_is_removed_by_the_next_and_nothing_
   EXPECT_TRUE(within(30s, [&] { return stored_files() == 1; }));
   EXPECT_TRUE(other->get("0000000000000008/5-4-0123456789abcdef/0", 100, {}).has_value());
   EXPECT_TRUE(fs::exists(folder_ / "precious"));
+}
+
+// The run goes on with another place, or with none.
+TEST_F(StoreTest, what_lies_at_another_place_than_now_is_removed_there) {
+  for (const bool has_next : {true, false}) {
+    {
+      auto flaky = std::make_unique<Flaky>(store());
+      flaky->fails_to_remove = true;
+      auto writer = this->writer(std::move(flaky));
+      publish(has_next ? 1 : 3);
+      writer->offer(publish(has_next ? 2 : 4));
+      ASSERT_TRUE(wrote(*writer, 1));
+    }
+    EXPECT_GT(stored_files(), 0u);
+    ASSERT_TRUE(make_directories(folder_ / "next"));
+    const StoreSettings next{.place = has_next ? (folder_ / "next").string() : ""};
+    auto writer = std::move(*StoredVersions::open(next, {.run = 7, .record = folder_ / "weight_store.json"}));
+    ASSERT_NE(writer, nullptr);
+    EXPECT_TRUE(within(30s, [&] { return stored_files() == 0; }));
+    writer = nullptr;
+    EXPECT_FALSE(fs::exists(folder_ / "weight_store.json"));
+    EXPECT_EQ(*StoredVersions::open({}, {.run = 7, .record = folder_ / "weight_store.json"}), nullptr);
+  }
+}
+
+// A share that is gone, and the folder that it was mounted on.
+TEST_F(StoreTest, a_folder_that_is_not_there_or_is_another_one_by_now_is_not_written) {
+  EXPECT_THAT(probe_store({.place = (folder_ / "missing").string()}).to_string(), HasSubstr("make it, or mount"));
+  const auto store = this->store();
+  fs::rename(folder_ / "shared", folder_ / "away");
+  EXPECT_EQ(store->put("run/a/0", bytes_of("x"), {}).code(), Code::kUnavailable);
+  ASSERT_TRUE(make_folder(folder_ / "shared"));
+  EXPECT_EQ(store->put("run/a/0", bytes_of("x"), {}).code(), Code::kUnavailable);
+  EXPECT_EQ(stored_files(), 0u);
+}
+
+TEST_F(StoreTest, what_a_killed_writer_had_begun_goes_with_its_object) {
+  const auto store = this->store();
+  ASSERT_TRUE(store->put("run/a/0", bytes_of("x"), {}));
+  ASSERT_TRUE(write_file(folder_ / "shared/run/a/.0.123.tmp", "part"));
+  EXPECT_TRUE(store->remove("run/a/0", {}));
+  EXPECT_FALSE(fs::exists(folder_ / "shared/run"));
 }
 
 TEST_F(StoreTest, what_cannot_be_written_is_counted_and_tried_again_with_the_next_version) {

@@ -6,12 +6,13 @@ namespace {
 
 tandem::LossOutput drpo(const tandem::LossInput& in) {
   const double delta = in.number("delta");
-  const auto ratio = torch::exp(in.logprobs - in.rollout_logprobs);
+  const auto ratio = torch::exp((in.logprobs - in.rollout_logprobs).clamp(-20, 20));
   const auto shift = torch::exp(in.rollout_logprobs) * (ratio - 1);
-  const auto pulled_back = (shift * torch::sign(in.advantages) > delta).masked_select(in.mask);
+  const auto pulled_back = shift * torch::sign(in.advantages) > delta;
+  const double count = std::max<double>(1, in.mask.sum().item<double>());
   return {-in.advantages * ratio + in.advantages.abs() * shift * (ratio - 1) / (2 * delta),
-          {{"shift", shift.abs().masked_select(in.mask).mean().item<double>()},
-           {"pulled_back", pulled_back.to(torch::kFloat64).mean().item<double>()}}};
+          {{"shift", (shift.abs() * in.mask).sum().item<double>() / count},
+           {"pulled_back", (pulled_back & in.mask).sum().item<double>() / count}}};
 }
 
 }  // namespace

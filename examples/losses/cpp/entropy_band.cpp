@@ -4,10 +4,10 @@
 namespace {
 
 tandem::LossOutput entropy_band(const tandem::LossInput& in) {
-  const auto ratio = torch::exp(in.logprobs - in.rollout_logprobs);
+  const auto ratio = torch::exp((in.logprobs - in.rollout_logprobs).clamp(-20, 20));
   const auto clipped = ratio.clamp(1 - in.number("clip_low"), 1 + in.number("clip_high"));
   const auto policy = torch::maximum(-in.advantages * ratio, -in.advantages * clipped);
-  const double entropy = (-in.logprobs).masked_select(in.mask).mean().item<double>();
+  const double entropy = ((-in.logprobs * in.mask).sum() / in.mask.sum().clamp_min(1)).item<double>();
   double push = 0;
   if (entropy < in.number("low")) push = in.number("strength");
   if (entropy > in.number("high")) push = -in.number("strength");

@@ -82,6 +82,20 @@ std::shared_ptr<torch::jit::CompilationUnit> compile(const std::string& source) 
 // The parameter that is a dictionary.
 constexpr const char* kMetrics = "metrics";
 
+// "line 7: AssertionError: its words" of the interpreter's stack, whose last line is the exception; all of any other
+// error.
+std::string without_stack(std::string_view text) {
+  constexpr std::string_view kStack = "Traceback of TorchScript", kLine = ", line ", kOuter = "RuntimeError: ";
+  while (text.ends_with('\n')) text.remove_suffix(1);
+  if (text.find(kStack) == std::string_view::npos) return std::string(text);
+  std::string_view last = text.substr(text.rfind('\n') + 1);
+  if (last.starts_with(kOuter)) last.remove_prefix(kOuter.size());
+  const size_t at = text.rfind(kLine);
+  if (at == std::string_view::npos) return std::string(last);
+  const std::string_view number = text.substr(at + kLine.size());
+  return "line " + std::string(number.substr(0, number.find_first_not_of("0123456789"))) + ": " + std::string(last);
+}
+
 class Script final : public UserFunction {
  public:
   Script(std::shared_ptr<torch::jit::CompilationUnit> unit, const std::string& name,
@@ -117,7 +131,7 @@ class Script final : public UserFunction {
       constexpr std::string_view kMissing = "KeyError: ";
       const std::string_view text = error.what();
       const size_t at = text.rfind(kMissing);
-      if (at == std::string_view::npos || !takes(kMetrics)) throw;
+      if (at == std::string_view::npos || !takes(kMetrics)) throw std::runtime_error(without_stack(text));
       const auto key = text.substr(at + kMissing.size());
       std::string names;
       for (const auto& [name, tensor] : input.metrics) names += (names.empty() ? "" : ", ") + name;
