@@ -215,7 +215,7 @@ TEST(WorkSize, reports_have_it_as_a_line_that_says_what_is_not_known) {
   EXPECT_EQ(
       text,
       "3 files, 30 lines added, 0 removed, 0 test files, 2 new lints (means 68, 680, 0, 0, 2) in 3 samples, lints "
-      "known of 2, in 1 of them at least; of those that passed 2 files, 20 lines added, 0 removed, 0 test files, "
+      "looked for in 2, in 1 of them at least; of those that passed 2 files, 20 lines added, 0 removed, 0 test files, "
       "0 new lints (means 2, 20, 0, 0, 0) in 2 samples, lints looked for in 1");
   EXPECT_THAT(report_markdown(verdict), HasSubstr(text));
   EXPECT_THAT(report_page(verdict, [](const SampleResult&) { return Json(); }), HasSubstr(text));
