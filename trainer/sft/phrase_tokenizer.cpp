@@ -72,9 +72,8 @@ class MergeTrainer {
     changed_.push_back(pair);
   }
   void push_changed() {
-    std::ranges::sort(changed_);
-    const auto twice = std::ranges::unique(changed_);
-    changed_.erase(twice.begin(), twice.end());
+    std::sort(changed_.begin(), changed_.end());
+    changed_.erase(std::unique(changed_.begin(), changed_.end()), changed_.end());
     for (const Pair& pair : changed_)
       if (const int64_t count = pairs_[pair].count; count > 0) candidates_.push({count, pair});
     changed_.clear();
