@@ -120,6 +120,12 @@ Result<Json> parse_json(std::string_view text) {
   const auto line = std::count(before.begin(), before.end(), '\n') + 1;
   const auto line_start = before.rfind('\n');
   const auto column = before.size() - (line_start == std::string_view::npos ? 0 : line_start + 1) + 1;
+  // Python's json module writes these, and JSON has none of them.
+  for (const std::string_view word : {"NaN", "Infinity"}) {
+    if (text.substr(before.size()).starts_with(word))
+      return fail(Status::invalid(fmt::format(
+          "not JSON at line {} column {}: JSON has no {}; write a finite number or null", line, column, word)));
+  }
   std::string_view reason = builder.failure;
   if (const auto colon = reason.find(": "); colon != std::string_view::npos) reason = reason.substr(colon + 2);
   return fail(Status::invalid(fmt::format("not JSON at line {} column {}: {}", line, column, in_plain_words(reason))));

@@ -1,6 +1,8 @@
 #include "cli/json_lines.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -90,6 +92,16 @@ Result<JsonLinesWriter> JsonLinesWriter::open(const std::string& path) {
   return writer;
 }
 
+Result<JsonLinesWriter> JsonLinesWriter::take_standard_output() {
+  JsonLinesWriter writer;
+  writer.path_ = "standard output";
+  const int descriptor = ::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  if (descriptor < 0 || ::dup2(STDERR_FILENO, STDOUT_FILENO) < 0) return fail(Status::from_errno(writer.path_, errno));
+  writer.file_.reset(::fdopen(descriptor, "w"));
+  if (!writer.file_) return fail(Status::from_errno(writer.path_, errno));
+  return writer;
+}
+
 Status JsonLinesWriter::put(const Json& id, const Json& fields) {
   Json line = Json::object();
   if (!id.is_null()) line["id"] = id;
@@ -117,7 +129,8 @@ int JsonLinesWriter::exit_code() const { return any_failed_ ? kFailed : kDone; }
 Result<int> run_json_lines(const JsonLinesOptions& options, std::span<const std::string_view> keys,
                            const std::function<Result<Json>(const Json& line)>& answer) {
   JsonLinesReader reader = TRY(JsonLinesReader::open(options.input, keys));
-  JsonLinesWriter writer = TRY(JsonLinesWriter::open(options.output));
+  const bool takes = options.alone_on_output && options.output == "-";
+  JsonLinesWriter writer = TRY(takes ? JsonLinesWriter::take_standard_output() : JsonLinesWriter::open(options.output));
   for (;;) {
     const auto line = TRY(reader.next());
     if (!line) return writer.exit_code();

@@ -24,6 +24,8 @@ namespace tandem::cli {
 struct JsonLinesOptions {
   std::string input = "-";   // "-": standard input
   std::string output = "-";  // "-": standard output
+  // What else is written to standard output, as by functions of the user, goes to standard error.
+  bool alone_on_output = false;
 };
 
 // Declares --input and --output.
@@ -56,6 +58,8 @@ class JsonLinesReader {
 class JsonLinesWriter {
  public:
   static Result<JsonLinesWriter> open(const std::string& path);
+  // Standard output, which then becomes standard error for all others of this process.
+  static Result<JsonLinesWriter> take_standard_output();
 
   // The answer to a line: `id` in front where it is not null.
   Status answer(const Json& id, const Json& result);

@@ -14,10 +14,10 @@
 namespace tandem::cli {
 namespace {
 
-constexpr std::array<std::string_view, 15> kKeys = {"algorithm",        "logprobs", "old_logprobs", "rollout_logprobs",
+constexpr std::array<std::string_view, 16> kKeys = {"algorithm",        "logprobs", "old_logprobs", "rollout_logprobs",
                                                     "ref_logprobs",     "values",   "mask",         "advantages",
                                                     "rewards",          "groups",   "anchors",      "step",
-                                                    "teacher_logprobs", "trunks",   "metrics"};
+                                                    "teacher_logprobs", "trunks",   "metrics",      "segments"};
 constexpr size_t kMaxTokens = size_t{1} << 26;
 
 // Whole numbers of JSON go up to 2^64: the upper half would be taken for negative ones.
@@ -42,6 +42,7 @@ class BatchReader {
     batch_.values = TRY(matrix("values"));
     batch_.advantages = TRY(matrix("advantages"));
     TRY(read_mask());
+    TRY(read_segments());
     TRY(read_rewards());
     TRY(read_groups());
     TRY(read_anchors());
@@ -116,6 +117,30 @@ class BatchReader {
           return Status::invalid(fmt::format("mask[{}][{}] is {}, neither 0 nor 1", row, i, dump_json(item)));
         batch_.mask[row * batch_.length + i] = item == 1 || item == true;
       }
+    }
+    return {};
+  }
+
+  // Reads for each token the turn that it is of. Without them a row has a turn for each run of tokens that count.
+  Status read_segments() {
+    const Json* const list = given("segments");
+    if (list == nullptr) return {};
+    const trainer::Rows numbers = TRY(matrix("segments"));
+    int64_t turn = -1;
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      const size_t row = i / batch_.length, column = i % batch_.length;
+      if (column == 0) turn = -1;
+      const auto place = [&] { return fmt::format("segments[{}][{}]", row, column); };
+      const int64_t value = TRY(whole_number((*list)[row][column], place));
+      if (!batch_.mask[i] && value != -1)
+        return Status::invalid(fmt::format("{} is {}, and a token that does not count is of turn -1", place(), value));
+      if (batch_.mask[i] && value != turn && value != turn + 1) {
+        return Status::invalid(fmt::format("{} is {}, not {}: turns of a row count up from 0", place(), value,
+                                           turn < 0 ? std::string("0") : fmt::format("{} or {}", turn, turn + 1)));
+      }
+      if (batch_.mask[i] && value < 0) return Status::invalid(fmt::format("{} is -1, and the token counts", place()));
+      if (batch_.mask[i]) turn = value;
+      batch_.turns.push_back(value);
     }
     return {};
   }
@@ -281,6 +306,7 @@ Result<Json> answer(const Json& line, LastFunctions& last) {
 
 Action add_loss(CLI::App& command) {
   auto options = std::make_shared<JsonLinesOptions>();
+  options->alone_on_output = true;  // a function may print
   add_json_lines_options(command, *options);
   command.footer(
       "Example:\n"

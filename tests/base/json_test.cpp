@@ -150,6 +150,17 @@ TEST(Json, what_is_asked_for_as_something_else_throws_and_says_what_it_is) {
   EXPECT_EQ(said([&] { return value["text"].at("x"); }), "type must be object, but is string");
 }
 
+TEST(Json, numbers_that_python_writes_and_json_has_not_are_named) {
+  for (const char* number : {"NaN", "Infinity", "-Infinity"}) {
+    const auto read = parse_json(std::string("{\"reward\": ") + number + "}");
+    ASSERT_FALSE(read.has_value());
+    EXPECT_NE(read.error().message().find(number[0] == 'N' ? "JSON has no NaN" : "JSON has no Infinity"),
+              std::string::npos)
+        << read.error().to_string();
+  }
+  EXPECT_EQ(parse_json("Name").error().message().find("NaN"), std::string::npos);
+}
+
 TEST(Json, pointers_follow_rfc_6901) {
   const Json value = {{"a/b", {{"m~n", {10, 20}}}}, {"", 3}};
   EXPECT_EQ(value.at(JsonPointer("/a~1b/m~0n/1")), 20);

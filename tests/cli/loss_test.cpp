@@ -179,6 +179,36 @@ TEST_F(Loss, equal_rewards_have_no_advantage_whatever_is_added_to_their_deviatio
   for (const Json& answer : found) EXPECT_EQ(answer.at("advantages"), Json::parse("[[0.0], [0.0], [0.0]]"));
 }
 
+TEST_F(Loss, turns_of_rows_are_given_where_tokens_alone_do_not_say_them) {
+  const auto line = [](const std::string& more) {
+    return R"({"algorithm":{"name":"gigpo"},"logprobs":[[-1,-1,-1],[-1,-1,-1]],"groups":[0,0],"rewards":[1,0],)"
+           R"("mask":[[1,1,1],[1,1,0]],)" +
+           more + "}\n";
+  };
+  const std::string of_two = R"("anchors":[[1,2],[1,3]],"segments":)";
+  const auto found = answers(line(of_two + "[[0,0,1],[0,1,-1]]") + line(R"("anchors":[[1],[1]])") +
+                                 line(of_two + "[[1,1,1],[0,1,-1]]") + line(of_two + "[[0,2,2],[0,1,-1]]") +
+                                 line(of_two + "[[0,1,0],[0,1,-1]]") + line(of_two + "[[0,0,1],[0,1,1]]") +
+                                 line(of_two + "[[0,0,-1],[0,1,-1]]") + line(of_two + "[[0,0,1]]") +
+                                 line(of_two + "[[0,0,1.5],[0,1,-1]]"),
+                             1);
+  ASSERT_EQ(found.size(), 9u);
+  EXPECT_TRUE(found[0].contains("loss")) << found[0].dump();
+  EXPECT_TRUE(found[1].contains("loss")) << found[1].dump();
+  const char* const words[] = {"segments[0][0] is 1, not 0",
+                               "segments[0][1] is 2, not 0 or 1",
+                               "segments[0][2] is 0, not 1 or 2",
+                               "segments[1][2] is 1, and a token that does not count is of turn -1",
+                               "segments[0][2] is -1",
+                               "segments does not have the 2 rows",
+                               "segments[0][2] is 1.5"};
+  for (size_t i = 0; i < std::size(words); ++i) {
+    const std::string message =
+        found[i + 2].contains("error") ? found[i + 2]["error"]["message"].get<std::string>() : "";
+    EXPECT_NE(message.find(words[i]), std::string::npos) << message << " / " << words[i];
+  }
+}
+
 TEST_F(Loss, what_is_not_finite_is_an_error) {
   const auto found = answers(
       "{\"algorithm\": {\"name\": \"dppo\"}, \"logprobs\": [[-0.1], [-1]], \"rollout_logprobs\": [[-900], [-1]], "

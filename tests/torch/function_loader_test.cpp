@@ -306,6 +306,7 @@ TEST_F(TorchAdvantagesTest, what_is_none_is_an_error_in_plain_words) {
   };
   EXPECT_THAT(mistake("rewards", "rewards.sum()"), HasSubstr("neither [5], one a row, nor [5, 7], one a token"));
   EXPECT_THAT(mistake("groups", "groups"), HasSubstr("returned a tensor of Long, not of float64"));
+  EXPECT_THAT(mistake("rewards", "rewards.to(torch.float32)"), HasSubstr("returned a tensor of Float, not of float64"));
   EXPECT_THAT(mistake("rewards", "rewards / 0"), HasSubstr("is not finite"));
   EXPECT_THAT(mistake("rewards", "rewards.add_(1)"), HasSubstr("changed its input rewards in place"));
   EXPECT_THAT(mistake("advantages", "advantages"), HasSubstr("takes advantages, which were not given"));

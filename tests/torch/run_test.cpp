@@ -1,4 +1,6 @@
 // Runs of the real binary with functions of the user's own.
+#include <gmock/gmock.h>
+
 #include <sstream>
 
 #include "tests/cli/run_fixture.h"
@@ -42,6 +44,22 @@ class TorchRun : public testing::Test {
   const fs::path folder_ = fs::temp_directory_path() / ("tandem-torch-run-" + std::to_string(::getpid()));
   const fs::path said_ = folder_ / "said";
 };
+
+TEST_F(TorchRun, what_a_function_prints_is_not_among_the_answers) {
+  const fs::path script = folder_ / "loud.py", lines = folder_ / "lines", out = folder_ / "out";
+  ASSERT_TRUE(write_file(script,
+                         "def loss(logprobs, mask):\n    print(\"a loud word\")\n"
+                         "    return (logprobs * mask).sum()\n"));
+  ASSERT_TRUE(
+      write_file(lines, R"({"logprobs":[[-1]],"rewards":[1],"groups":[0],"algorithm":{"name":"torch","script":")" +
+                            script.string() + "\"}}\n"));
+  const std::string command = std::string(TANDEM_BINARY) + " loss < " + lines.string() + " > " + out.string();
+  ASSERT_EQ(Process({"/bin/sh", "-c", command}, said_).wait(60s), 0) << text(said_);
+  const auto answer = parse_json(text(out));
+  ASSERT_TRUE(answer.has_value()) << text(out);
+  EXPECT_EQ((*answer)["loss"], -1.0);
+  EXPECT_THAT(text(said_), testing::HasSubstr("a loud word"));
+}
 
 // The reward of an episode for all of its tokens is what reinforce++ makes without discount and whitening.
 TEST_F(TorchRun, advantages_of_ones_own_have_the_bits_of_equal_built_in_ones_on_ranks_too) {

@@ -5,12 +5,14 @@
 #include <cmath>
 
 #include "trainer/torch/interface/tandem_torch.h"
+#include "trainer/torch/plugin/crash_notice.h"
 #include "trainer/torch/plugin/errors.h"
 #include "trainer/torch/plugin/user_loss.h"
 
 struct TandemTorchFunction {
   std::unique_ptr<tandem::torch_plugin::UserFunction> user;
   bool makes_advantages = false;
+  std::string file = {};
 };
 
 namespace tandem::torch_plugin {
@@ -69,9 +71,9 @@ std::vector<std::pair<std::string, torch::Tensor>> tensors_of(const LossInput& i
 
 void check_numbers(const torch::Tensor& returned) {
   if (!returned.defined()) throw std::runtime_error("returned no tensor");
-  if (returned.scalar_type() != torch::kFloat64 && returned.scalar_type() != torch::kFloat32) {
+  if (returned.scalar_type() != torch::kFloat64) {
     throw std::runtime_error(std::string("returned a tensor of ") + c10::toString(returned.scalar_type()) +
-                             ", not of float64");
+                             ", not of float64, as the inputs are");
   }
 }
 
@@ -181,7 +183,7 @@ TANDEM_TORCH_EXPORT TandemTorchFunction* tandem_torch_load(const char* file, int
   return answer_or(static_cast<TandemTorchFunction*>(nullptr), error, error_size, [&] {
     const std::vector<std::string> texts(options, options + count);
     return new TandemTorchFunction{is_library ? open_library(file, name, texts) : read_script(file, name, texts),
-                                   std::string_view(name) == kAdvantages};
+                                   std::string_view(name) == kAdvantages, file};
   });
 }
 
@@ -194,6 +196,7 @@ TANDEM_TORCH_EXPORT int tandem_torch_compute(TandemTorchFunction* function, Tand
                                              size_t error_size) {
   using namespace tandem::torch_plugin;
   return answer_or(-1, error, error_size, [&] {
+    const CrashNotice notice(function->file.c_str());
     compute(*function, *batch, on_metric, context);
     return 0;
   });
