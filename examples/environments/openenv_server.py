@@ -1,10 +1,13 @@
 """An environment that the openenv package serves (pip install openenv): guess a number from 1 to 8.
 
     python3 examples/environments/openenv_server.py 8000
+    python3 examples/environments/openenv_server.py --demonstrations 300
 
-openenv_bridge.py plays it, and any other environment of OpenEnv, in a run.
+openenv_bridge.py plays it, and any other environment of OpenEnv, in a run. The second prints games of a player who
+guesses at random, for `tandem sft`: a model that knows the form of an answer, and has the rest to learn.
 """
 
+import json
 import random
 import sys
 from uuid import uuid4
@@ -48,6 +51,21 @@ class GuessANumber(Environment):
         return self._state
 
 
+def demonstration(seed):
+    game, player = GuessANumber(), random.Random(-1 - seed)
+    messages, observation = [], game.reset(seed=seed)
+    while not observation.done:
+        messages.append({"role": "user", "content": observation.text})
+        guess = str(player.randint(1, 8))
+        messages.append({"role": "assistant", "content": guess})
+        observation = game.step(Guess(message=guess))
+    return {"messages": messages}
+
+
 if __name__ == "__main__":
+    if len(sys.argv) == 3 and sys.argv[1] == "--demonstrations":
+        for seed in range(int(sys.argv[2])):
+            print(json.dumps(demonstration(seed)))
+        sys.exit()
     port = int(sys.argv[1]) if len(sys.argv) > 1 else 8000
-    uvicorn.run(create_app(GuessANumber, Guess, Hint, max_concurrent_envs=64), host="127.0.0.1", port=port, log_level="error")
+    uvicorn.run(create_app(GuessANumber, Guess, Hint, max_concurrent_envs=512), host="127.0.0.1", port=port, log_level="error")
