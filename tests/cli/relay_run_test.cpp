@@ -24,7 +24,9 @@ class RelayRun : public RunTest {
     while (std::getline(lines, line)) last = line;
     return parse_json(last).value_or(Json::object());
   }
-  static uint64_t sent_by_trainer(const fs::path& run_dir) { return last_line(run_dir)["trainer"]["sent_bytes"]; }
+  static uint64_t sent_by_trainer(const fs::path& run_dir) {
+    return last_line(run_dir)["trainer"]["sent_bytes"].get<uint64_t>();
+  }
   static const fs::path& plain() {
     static const fs::path run_dir = [] {
       EXPECT_EQ(run(with({}), root() / "relay-none"), 0) << text(output());
@@ -42,8 +44,8 @@ TEST_F(RelayRun, rollouts_below_a_chain_of_relays_get_the_same_bits_and_the_trai
   EXPECT_LT(sent_by_trainer(run_dir), sent_by_trainer(plain()));
   for (const char* relay : {"relay-0", "relay-1"}) {
     const Json& counts = line["roles"][relay];
-    EXPECT_GT(counts["version"], 0) << line;
-    EXPECT_GT(counts["sent_bytes"], 0) << line;
+    EXPECT_GT(counts.value("version", 0), 0) << line;
+    EXPECT_GT(counts.value("sent_bytes", 0), 0) << line;
     EXPECT_EQ(counts["refused_chunks"], 0) << line;
     EXPECT_EQ(counts["refused_versions"], 0) << line;
   }
