@@ -14,14 +14,15 @@ constexpr uint64_t kProcessBytes = 128 * kMiB, kCallBytes = 256 * kMiB, kRoundTo
 
 Resources resources_of(const run::RunConfig& config, const Json& memory, int cores) {
   const auto workers = static_cast<uint64_t>(config.rollout.workers);
+  const auto relays = static_cast<uint64_t>(config.run.relays);
   uint64_t bytes = 0;
   for (const auto& [role, parts] : memory.items()) {
     uint64_t sum = 0;
     for (const auto& [what, part] : parts.items()) sum += part.get<uint64_t>();
-    bytes += role.starts_with("rollout") ? sum * workers : sum;
+    bytes += role.starts_with("rollout") ? sum * workers : role.starts_with("relay") ? sum * relays : sum;
   }
   bytes += bytes / 10;
-  const uint64_t processes = 4 + workers;  // supervisor, coordinator, trainer, env
+  const uint64_t processes = 4 + workers + relays;  // supervisor, coordinator, trainer, env
   bytes += processes * kProcessBytes + static_cast<uint64_t>(config.env.threads) * kCallBytes +
            static_cast<uint64_t>(config.env.read_cache_mb + config.env.beginnings_mb) * kMiB;
   if (cores == 0) cores = std::max(config.trainer.threads, config.rollout.workers * config.rollout.threads);

@@ -27,6 +27,11 @@ constexpr Duration kThiefRests = std::chrono::milliseconds(250);
 // The rank that orders of batches go to. Further ranks share its work, and say only that they are there.
 constexpr wire::Peer kLeadTrainer{wire::Role::kTrainer, 0};
 
+// Such a peer follows the directory.
+bool fetches_weights(const wire::Peer& peer) {
+  return peer.role == wire::Role::kRollout || peer.role == wire::Role::kRelay;
+}
+
 class Coordinator {
  public:
   Coordinator(const CoordinatorSettings& settings, const Clock& clock, wire::Socket socket, LedgerLog log)
@@ -237,7 +242,7 @@ class Coordinator {
     wire::Outgoing welcome(1);
     welcome.body().initWelcome().setStep(ledger_.steps_trained());
     (void)socket_.send(message.sender(), welcome);
-    if (peer.role == wire::Role::kRollout) send_directory(peer);
+    if (fetches_weights(peer)) send_directory(peer);
     const bool again = *joined == Members::Joined::kAgain;
     if (again && peer != kLeadTrainer) return {};  // a trainer that says hello twice has let go of its batches
     spdlog::info("{} joined (pid {}, {})", message.sender(), hello.getPid(),
@@ -452,11 +457,11 @@ class Coordinator {
     members_.directory().write(message.body().initPeers());
     (void)socket_.send(to_string(peer), message);
   }
-  // Rollouts that join later are told then.
+  // Rollouts and relays that join later are told then.
   void publish_directory() {
     if (std::exchange(published_, members_.directory().version()) == members_.directory().version()) return;
     for (const auto& [peer, member] : members_.all()) {
-      if (peer.role == wire::Role::kRollout && !member.lost) send_directory(peer);
+      if (fetches_weights(peer) && !member.lost) send_directory(peer);
     }
   }
 
@@ -493,7 +498,7 @@ class Coordinator {
   const Ledger& ledger_ = log_.ledger();
   Members members_;
   Judging judging_{settings_.judging};
-  uint64_t published_ = 0;                  // version of the directory that rollouts were told
+  uint64_t published_ = 0;                  // version of the directory that others were told
   std::map<wire::Peer, uint64_t> refused_;  // the last life that was not heard: each is named once
   MetricsLog metrics_log_;
   std::map<EpisodeKey, Time> deadlines_;

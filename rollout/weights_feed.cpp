@@ -12,32 +12,39 @@ namespace {
 constexpr auto kNothingCame = 1s, kAskAgain = 3s;
 }
 
-void WeightsFeed::tick(wire::Socket& trainer) {
+bool WeightsFeed::tick(wire::Socket& sender) {
   const Time now = clock_.now();
+  bool has_asked = false;
   if (stored_) take_stored();
-  if (!fetching() && now >= next_query_) {
-    next_query_ = now + 1s;  // the trainer announces; asking again is for the case that nobody heard
+  // Whole weights that were begun elsewhere go on if this sender has them: what it offers says so.
+  if ((!fetching() || (receiving() && is_new_sender_)) && now >= next_query_) {
+    next_query_ = now + 1s;  // versions are announced; asking again is for the case that nobody heard
+    is_new_sender_ = false;
     wire::Outgoing query;
     weights_sync::write_wanted(held_.holds(), query.body().initWeightsWanted());
-    (void)trainer.send("", query);
+    has_asked = sender.send("", query).ok();
   }
   // The delta that was to follow does not come: the trainer has gone back to what is held.
   const auto& held = held_.holds();
-  if (!fetching() && target_ && held.holds && held.version > newest_ && now - held_since_ > kAskAgain)
+  const bool has_begun = target_ != nullptr || (!stage_ && started_);
+  if (!fetching() && has_begun && held.holds && held.version > newest_ && now - held_since_ > kAskAgain)
     start_preparing(std::nullopt, held.version, true);
-  if (!receiver_ || preparing_.joinable()) return;
+  if (!receiver_ || preparing_.joinable()) return has_asked;
   // A chunk may have been in a message that was refused.
-  if (const uint64_t refused = trainer.refused(); refused != std::exchange(refused_messages_, refused))
+  if (const uint64_t refused = sender.refused(); refused != std::exchange(refused_messages_, refused))
     receiver_->forget_outstanding();
   if (!is_stored_ && now - std::max(last_chunk_, asked_) > kAskAgain) {
     receiver_->forget_outstanding();
     asked_ = now;
   }
-  if (now < ask_again_) return;
+  if (now < ask_again_) return has_asked;
   const auto& manifest = receiver_->manifest();
   for (const uint32_t index : receiver_->requests(window_)) {
     if (is_stored_) {
-      if (!stored_->ask(manifest, index)) return leave_store(Status::exhausted("too much is asked for"));
+      if (!stored_->ask(manifest, index)) {
+        leave_store(Status::exhausted("too much is asked for"));
+        return has_asked;
+      }
       continue;
     }
     wire::Outgoing request;
@@ -45,8 +52,24 @@ void WeightsFeed::tick(wire::Socket& trainer) {
     chunk.setVersion(manifest.version);
     chunk.setBase(manifest.base);
     chunk.setIndex(index);
-    if (!trainer.send("", request).ok()) return receiver_->forget_outstanding();
+    if (!sender.send("", request).ok()) {
+      receiver_->forget_outstanding();
+      return has_asked;
+    }
+    has_asked = true;
   }
+  return has_asked;
+}
+
+void WeightsFeed::change_sender() {
+  is_new_sender_ = true;
+  next_query_ = {};
+  refused_in_a_row_ = 0;
+  if (!receiving()) return;
+  if (receiver_->manifest().whole())
+    receiver_->forget_outstanding();
+  else
+    receiver_.reset();
 }
 
 void WeightsFeed::on_manifest(wire::WeightsManifest::Reader in) {
@@ -69,7 +92,7 @@ void WeightsFeed::on_manifest(wire::WeightsManifest::Reader in) {
     bytes_ = 0;
     prepare_seconds_ = 0;
   }
-  if (!target_) {
+  if (!target_ && stage_) {
     auto room = stage_();
     if (!room) return spdlog::error("no room for new weights: {}", room.error().message());
     target_ = std::move(*room);
@@ -147,10 +170,13 @@ void WeightsFeed::start_preparing(std::optional<weights_sync::Manifest> come, ui
 Status WeightsFeed::prepare(const std::optional<weights_sync::Manifest>& come, bool is_last) {
   if (come) TRY(held_.complete(*come, threads_));
   if (!is_last) return {};  // the next delta is on this one
-  TRY(target_->prepare(held_.bytes()));
-  // In this order: bytes that changed since they were packed are found by the one or the other.
-  TRY(target_->verify(held_.bytes()));
-  return held_.check(threads_);
+  if (target_) {
+    TRY(target_->prepare(held_.bytes()));
+    // In this order: bytes that changed since they were packed are found by the one or the other.
+    TRY(target_->verify(held_.bytes()));
+  }
+  TRY(held_.check(threads_));
+  return take_ ? take_(held_.holds(), held_.bytes()) : Status();
 }
 
 Result<std::optional<WeightsFeed::Ready>> WeightsFeed::take_ready() {

@@ -1,4 +1,4 @@
-// Brings the newest weights into an engine: requests, fetches, verifies and prepares them.
+// Brings the newest weights into an engine, or into a relay: requests, fetches, verifies and prepares them.
 //
 // The feed holds the bytes of the newest version in host memory, so a delta suffices for the next one. Weights become
 // ready only after every part of those bytes matches its digest and the prepared panels match the bytes. On a failure
@@ -26,14 +26,20 @@ class WeightsFeed {
   // Allocates memory for a version, as model::Executor::stage() does.
   using Stage = std::function<Result<std::unique_ptr<model::StagedWeights>>()>;
 
-  // `held` is what the engine begins with; up to `window` chunks are asked for at once; `threads` verify.
-  WeightsFeed(weights_sync::Held held, int window, int threads, const Clock& clock, Stage stage)
+  // Takes a version that has passed all checks, before it is ready; its bytes are the feed's. On the thread of the
+  // preparing. An error refuses the version.
+  using Take = std::function<Status(const weights_sync::Wanted& version, std::span<const std::byte> bytes)>;
+
+  // `held` is what the engine begins with; up to `window` chunks are asked for at once; `threads` verify. A null
+  // `stage` prepares nothing: ready versions have no weights then.
+  WeightsFeed(weights_sync::Held held, int window, int threads, const Clock& clock, Stage stage, Take take = nullptr)
       : newest_(held.holds().version),
         window_(window),
         clock_(clock),
         held_(std::move(held)),
         threads_(threads),
-        stage_(std::move(stage)) {}
+        stage_(std::move(stage)),
+        take_(std::move(take)) {}
   ~WeightsFeed() {
     if (preparing_.joinable()) preparing_.join();
   }
@@ -41,8 +47,11 @@ class WeightsFeed {
   // Chunks are read from here where the trainer stores them; from the trainer where that fails.
   void read_from(std::unique_ptr<weights_sync::StoredChunks> stored) { stored_ = std::move(stored); }
 
-  // Sends the requests and starts the work that are due now.
-  void tick(wire::Socket& trainer);
+  // Sends the requests and starts the work that are due now. True where something was asked for.
+  bool tick(wire::Socket& sender);
+  // Another sender is asked from now on. What a delta has brought so far is given up, since another sender's delta of
+  // these versions may be other bytes; whole weights go on.
+  void change_sender();
   void on_manifest(wire::WeightsManifest::Reader manifest);
   void on_chunk(const wire::Incoming& message);
 
@@ -56,8 +65,13 @@ class WeightsFeed {
   // The weights that became ready since the last call. After kMostFailures failures in a row it returns their error.
   Result<std::optional<Ready>> take_ready();
   bool fetching() const { return receiver_.has_value() || preparing_.joinable(); }
+  bool receiving() const { return receiver_.has_value() && !preparing_.joinable(); }
+  bool preparing() const { return preparing_.joinable(); }
   uint64_t newest() const { return newest_; }
+  // While nothing is fetched.
+  const weights_sync::Held& held() const { return held_; }
   uint64_t refused_chunks() const { return refused_; }
+  int refused_in_a_row() const { return refused_in_a_row_; }
   uint64_t refused_versions() const { return refused_versions_; }
   // Bytes that were read from a store, and how often the trainer was asked as it failed.
   uint64_t stored_bytes() const { return stored_ ? stored_->bytes() : 0; }
@@ -82,7 +96,9 @@ class WeightsFeed {
   std::optional<weights_sync::Receiver> receiver_;
   std::unique_ptr<weights_sync::StoredChunks> stored_;
   bool is_stored_ = false;  // what receiver_ receives is read there
+  bool is_new_sender_ = false;
   const Stage stage_;
+  const Take take_;
   std::thread preparing_;
   uint64_t preparing_version_ = 0;
   bool preparing_is_last_ = true;

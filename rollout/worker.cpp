@@ -33,13 +33,14 @@ Status Worker::run(const std::atomic<bool>& stop) {
       std::vector<wire::Socket*> sockets = {&link_.socket(), &trainer_, &peers_};
       env_.end_unused(env_load());
       env_.add_sockets(sockets);
+      if (!engine_.asleep()) source_.add_sockets(sockets);
       const Time before = clock_.now();
       wire::wait(sockets, 5ms);
       idle_seconds_ += to_seconds(clock_.now() - before);
     }
     receive();
     if (!engine_.asleep()) {
-      feed_.tick(trainer_);
+      source_.tick(trainer_);
       TRY(take_weights());
     }
     tick();
@@ -194,7 +195,8 @@ Json Worker::metrics() const {
           {"refused_versions", feed_.refused_versions()},
           {"stored_bytes", feed_.stored_bytes()},
           {"store_failures", feed_.store_failures()},
-          {"refused_messages", trainer_.refused() + env_.refused()}};
+          {"relay_failures", source_.relay_failures()},
+          {"refused_messages", trainer_.refused() + env_.refused() + source_.refused_messages()}};
 }
 
 Status run_worker(const WorkerSettings& settings, const Clock& clock, const std::atomic<bool>& stop) {
@@ -237,8 +239,12 @@ Status run_worker(const WorkerSettings& settings, const Clock& clock, const std:
   wire::CoordinatorLink link(std::move(coordinator), clock,
                              [&self](wire::Hello::Builder hello) { self->introduce(hello); });
   Worker worker(settings, clock, std::move(engine), std::move(conversation), std::move(link), std::move(trainer),
-                std::move(env), std::move(peers), context, std::move(held), std::move(turns));
+                std::move(env), std::move(peers), context, std::move(held), std::move(turns),
+                [&](const wire::Address& address) {
+                  return wire::Socket::connect(context, address.text(), settings.identity, secret);
+                });
   self = &worker;
+  TRY(worker.find_relay());
   if (!settings.weight_store.place.empty()) worker.read_weights_from(settings.weight_store);
   return worker.run(stop);
 }

@@ -46,6 +46,8 @@ struct WorkerSettings {
   int chunk_window = 8;                           // weight chunks asked for at once
   weights_sync::StoreSettings weight_store = {};  // where the trainer stores them
   bool weight_deltas = true;                      // as deltas
+  std::optional<wire::Peer> relay = {};           // that weights are fetched from; nothing: the trainer
+  double relay_seconds = 10;                      // patience with it
   double request_seconds = 30;                    // for an answer of the environment, then once more
   double grade_seconds = 0;                       // the same for a grade, where that may take longer
   // The same for tasks of a kind whose environment may take longer; kinds that are not named have the above.

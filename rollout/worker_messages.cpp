@@ -51,13 +51,13 @@ void Worker::receive() {
     if (!message) break;
     const auto body = message->body();
     // Weights that come take memory of the device; the feed asks for them again.
-    if (body.isWeightsManifest() && !engine_.asleep()) feed_.on_manifest(body.getWeightsManifest());
-    if (body.isChunk()) feed_.on_chunk(*message);
+    if (!engine_.asleep() || body.isChunk()) source_.on_trainer(*message);
     if (body.isTrajectoryAck()) {
       const EpisodeKey key = key_of(body.getTrajectoryAck());
       step(key, Episode::Stored{key});
     }
   }
+  if (!engine_.asleep()) source_.receive();
   for (int i = 0; i < 64; ++i) {
     auto heard = env_.receive();
     if (!heard) break;
@@ -110,6 +110,7 @@ void Worker::on_coordinator(const wire::Incoming& message) {
 
 void Worker::on_grant(LeaseTerms lease) {
   const uint64_t id = lease.key.episode;
+  source_.know(lease.min_version);
   // What is here of it is an attempt that the coordinator has given up.
   if (const auto former = episodes_.find(id); former != episodes_.end()) {
     const EpisodeKey key = former->second.key();
@@ -135,8 +136,12 @@ void Worker::on_handover(const wire::Incoming& message) {
 
 void Worker::on_peers(wire::Peers::Reader peers) {
   const auto directory = wire::Directory::read(peers);
-  const Status status = directory ? env_.follow(*directory) : directory.error();
-  if (!status) spdlog::error("the directory of the run: {}", status.message());
+  const auto complain = [](const Status& status) {
+    if (!status) spdlog::error("the directory of the run: {}", status.message());
+  };
+  if (!directory) return complain(directory.error());
+  complain(env_.follow(*directory));
+  complain(source_.follow(*directory));
 }
 
 void Worker::on_env(const EnvLines::Heard& heard) {

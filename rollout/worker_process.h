@@ -10,7 +10,7 @@
 #include "rollout/books/lease.h"
 #include "rollout/env_lines.h"
 #include "rollout/episode.h"
-#include "rollout/weights_feed.h"
+#include "rollout/weights_source.h"
 #include "rollout/worker.h"
 #include "wire/coordinator_link.h"
 
@@ -20,7 +20,7 @@ class Worker {
  public:
   Worker(const WorkerSettings& settings, const Clock& clock, Engine engine, Conversation conversation,
          wire::CoordinatorLink link, wire::Socket trainer, EnvLines env, wire::Socket peers, zmq::context_t& context,
-         weights_sync::Held held, std::optional<Turns> turns)
+         weights_sync::Held held, std::optional<Turns> turns, WeightsSource::Connect connect)
       : settings_(settings),
         clock_(clock),
         engine_(std::move(engine)),
@@ -32,9 +32,12 @@ class Worker {
         context_(context),
         turns_(std::move(turns)),
         feed_(std::move(held), settings.chunk_window, settings.place.threads, clock,
-              [this] { return engine_.stage_weights(); }) {}
+              [this] { return engine_.stage_weights(); }),
+        source_(feed_, settings.relay, from_seconds(settings.relay_seconds), clock, std::move(connect)) {}
 
   void introduce(wire::Hello::Builder hello);
+  // Connects to the relay, as far as the directory of the settings knows it; before run().
+  Status find_relay() { return source_.follow(settings_.directory); }
   // Weights that the trainer stores are read there; before run().
   void read_weights_from(const weights_sync::StoreSettings& settings);
   Status run(const std::atomic<bool>& stop);
@@ -115,6 +118,7 @@ class Worker {
   std::optional<Turns> turns_;                   // at the device, with the trainer
   std::map<std::string, wire::Socket> thieves_;  // lines to other rollouts, by address
   WeightsFeed feed_;
+  WeightsSource source_;
   // Sandboxes, by server and lease, that went to other rollouts with their episodes; the newest.
   static constexpr size_t kMostHandedSandboxes = 4096;
   std::map<EpisodeKey, std::pair<int, uint64_t>> handed_sandboxes_;

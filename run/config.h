@@ -36,6 +36,8 @@ struct RunConfig {
     std::string key, address;
     std::string standby, standby_lost = "wait", standby_takes_over = "operator";
     double standby_patience = 30;
+    int relays = 0, relay_fanout = 4;
+    double relay_seconds = 10;
   } run;
   std::string device = "cpu";  // of all that compute a model, but for the two below
   struct {

@@ -222,6 +222,12 @@ Status check(const RunConfig& c) {
   must(of(envs::AllowList::parse(c.env.network), "env.network"));
   if (Status status = weights_sync::check_store(c.trainer.weight_store); !status)
     must(std::move(status).at("trainer.weight_store"));
+  refuse(c.run.relays > 0 && !c.trainer.weight_store.place.empty(), [] {
+    return std::string(
+        "run.relays and trainer.weight_store exclude each other: a rollout reads new weights from its relay or from "
+        "the "
+        "store; leave one of them out");
+  });
   if (const auto profile = profile_of(c)) {
     refuse(profile->compaction.at + c.rollout.max_new_tokens > c.rollout.max_tokens && profile->compaction.at > 0, [&] {
       return fmt::format(

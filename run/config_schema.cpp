@@ -48,9 +48,10 @@ Schema schema_of(RunConfig& c) {
       "run.hosts", c.run.hosts,
       "Machines lent to the run, each as tcp://ADDRESS:PORT of its `tandem host`; rollouts and environments run there");
   s.add("run.key", c.run.key, "File with the key of those hosts");
-  s.add("run.topology", c.run.topology,
-        "Roles of each host: \"tcp://ADDRESS:PORT rollout=2 env=1\", or \"local ..\"; empty: rollouts are distributed "
-        "evenly, with one environment server on each of their hosts");
+  s.add(
+      "run.topology", c.run.topology,
+      "Roles of each host: \"tcp://ADDRESS:PORT rollout=2 env=1 relay=1\", or \"local ..\"; empty: rollouts and relays "
+      "are distributed evenly, with one environment server on each host of a rollout");
   s.add("run.address", c.run.address,
         "IP address of this machine for its hosts; empty: that of the route to the first");
   s.add("run.standby", c.run.standby,
@@ -66,6 +67,14 @@ Schema schema_of(RunConfig& c) {
   s.add("run.standby_patience", c.run.standby_patience,
         "With run.standby_takes_over=majority: seconds without a word of the run before the standby takes over", 5,
         86400);
+  s.add("run.relays", c.run.relays,
+        "Processes that get new weights from the trainer and send them on to rollouts; 0: the trainer sends them to "
+        "each rollout",
+        0, 256);
+  s.add("run.relay_fanout", c.run.relay_fanout,
+        "Relays that the trainer sends to, and that each relay sends to beside its rollouts", 1, 256);
+  s.add("run.relay_seconds", c.run.relay_seconds,
+        "Time that a rollout waits for its relay before it asks the trainer for weights", 0.1, 3600);
   s.add("model.path", c.model.path,
         "Model directory to start from (Hugging Face layout), or a step of a run, which is copied: RUN@12, RUN@last, "
         "RUN@best");

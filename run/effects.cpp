@@ -108,6 +108,7 @@ std::map<std::string, std::string> reasons_of(const RunConfig& c) {
          "the run has no reward of its own");
   const auto& t = c.trainer;
   unless(t.optimizer == "muon", {"trainer.momentum"}, "trainer.optimizer is " + t.optimizer);
+  unless(c.run.relays > 0, {"run.relay_fanout", "run.relay_seconds"}, "run.relays is 0");
   unless(!t.weight_store.place.empty(), {"trainer.weight_store_seconds"}, "trainer.weight_store names no place");
   unless(t.weight_store.is_bucket(), {"trainer.weight_store_endpoint", "trainer.weight_store_region"},
          "trainer.weight_store names no bucket");
@@ -177,6 +178,11 @@ std::vector<std::string> without_effect(const RunConfig& config, const Schema& s
     for (std::string& said : without_effect(config, line)) {
       sentences.push_back(fmt::format("{}: algorithm.kinds: {}", schema.origin("algorithm.kinds"), std::move(said)));
     }
+  }
+  if (config.run.relays > config.rollout.workers) {
+    sentences.push_back(
+        fmt::format("{}: run.relays is {}, and rollout.workers is {}: relays beyond these have no rollout",
+                    schema.origin("run.relays"), config.run.relays, config.rollout.workers));
   }
   return sentences;
 }

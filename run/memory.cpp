@@ -42,7 +42,7 @@ Result<Json> memory_of(const RunConfig& config, const model::ModelConfig& model)
   };
   const size_t pass = TRY(pass_of(model)), teacher_pass = teacher ? TRY(pass_of(*teacher)) : 0;
   const auto& weights = learner.weights;
-  return Json{{config.trainer.ranks > 1 ? "trainer (each rank)" : "trainer",
+  Json memory{{config.trainer.ranks > 1 ? "trainer (each rank)" : "trainer",
                {{"masters and gradients", learner.masters_and_gradients},
                 {"moments", learner.optimizer},
                 {on_device ? "gradients of slots, on the device" : "gradients of slots", learner.slots},
@@ -58,6 +58,14 @@ Result<Json> memory_of(const RunConfig& config, const model::ModelConfig& model)
                 {sleeps ? "keys and values, but while a step trains" : "keys and values",
                  model::KvPool::page_bytes_of(model, format) * static_cast<size_t>(rollout::pages_of(engine))},
                 {"routes of their positions", routes}}}};
+  if (config.run.relays > 0) {
+    const size_t version = rollout.wire > 0 ? rollout.wire : rollout.flat;
+    memory["relay (each)"] = {{"version that comes", version},
+                              {"versions that are offered", 2 * version},
+                              {"versions that are fetched slowly, at most", 2 * version},
+                              {"deltas, at most", config.trainer.weight_deltas ? version : 0}};
+  }
+  return memory;
 }
 
 MemoryNeed memory_need_here(const Json& memory, const Topology& topology) {
@@ -72,8 +80,7 @@ MemoryNeed memory_need_here(const Json& memory, const Topology& topology) {
   MemoryNeed need;
   for (const Place& place : topology.places) {
     const bool is_here = place.host == kLocalHost && place.device.starts_with("cpu");
-    const bool computes = place.peer.role == wire::Role::kTrainer || place.peer.role == wire::Role::kRollout;
-    if (!is_here || !computes) continue;
+    if (!is_here) continue;
     const uint64_t bytes = of_role(to_string(place.peer.role));
     need.all += bytes;
     need.largest = std::max(need.largest, bytes);

@@ -1,4 +1,5 @@
-// How many rollouts and environment servers each machine of a run with hosts has: run.topology, or an equal share.
+// How many rollouts, environment servers and relays each machine of a run with hosts has: run.topology, or an equal
+// share.
 //
 // Pure.
 #pragma once
@@ -12,12 +13,13 @@ namespace tandem::run {
 
 struct Share {
   std::string host;  // an entry of run.hosts, or kLocalHost
-  int rollouts = 0, envs = 0;
+  int rollouts = 0, envs = 0, relays = 0;
 };
 
-// In the order of run.hosts. Without run.topology rollouts are dealt out one by one, and every host that has one has an
-// environment server beside it. kInvalid, naming the entry, where run.topology names an unknown host or role, says a
-// thing twice, or does not place rollout.workers rollouts and at least one environment server.
+// In the order of run.hosts. Without run.topology rollouts and relays are dealt out one by one, and every host that has
+// a rollout has an environment server beside it. kInvalid, naming the entry, where run.topology names an unknown host
+// or role, says a thing twice, or does not place rollout.workers rollouts, run.relays relays and at least one
+// environment server.
 Result<std::vector<Share>> spread_of(const RunConfig& config);
 
 Status check_topology(const RunConfig& config);

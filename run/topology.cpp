@@ -46,7 +46,8 @@ Status place_on_hosts(const RunConfig& config, const RoleDevices& devices, Topol
   const auto shares = TRY(spread_of(config));
   for (int trainer = 0; trainer < config.trainer.ranks; ++trainer)
     topology.places.push_back({.peer = {Role::kTrainer, trainer}, .device = kernels::to_string(devices.trainer)});
-  for (const auto& [role, count] : {std::pair(Role::kEnv, &Share::envs), std::pair(Role::kRollout, &Share::rollouts)}) {
+  for (const auto& [role, count] : {std::pair(Role::kEnv, &Share::envs), std::pair(Role::kRelay, &Share::relays),
+                                    std::pair(Role::kRollout, &Share::rollouts)}) {
     int rank = 0;
     for (int turn = 0, placed = -1; placed != rank; ++turn) {
       placed = rank;
@@ -83,6 +84,7 @@ Result<Topology> topology_of(const RunConfig& config) {
   }
   for (int trainer = 0; trainer < config.trainer.ranks; ++trainer)
     topology.places.push_back({.peer = {Role::kTrainer, trainer}, .device = kernels::to_string(devices.trainer)});
+  for (int relay = 0; relay < config.run.relays; ++relay) topology.places.push_back({.peer = {Role::kRelay, relay}});
   for (int worker = 0; worker < config.rollout.workers; ++worker)
     topology.places.push_back(
         {.peer = {Role::kRollout, worker}, .device = kernels::to_string(devices.rollout(worker))});

@@ -8,7 +8,7 @@
 namespace tandem::wire {
 namespace {
 
-constexpr std::array<std::string_view, 5> kNames = {"supervisor", "coordinator", "trainer", "rollout", "env"};
+constexpr std::array<std::string_view, 6> kNames = {"supervisor", "coordinator", "trainer", "rollout", "env", "relay"};
 
 }  // namespace
 

@@ -12,7 +12,7 @@
 
 namespace tandem::wire {
 
-enum class Role : uint8_t { kSupervisor, kCoordinator, kTrainer, kRollout, kEnv };
+enum class Role : uint8_t { kSupervisor, kCoordinator, kTrainer, kRollout, kEnv, kRelay };
 std::string_view to_string(Role role);  // "rollout"
 // kInvalid, with all valid names, for an unknown one.
 Result<Role> role_named(std::string_view name);

@@ -8,10 +8,12 @@
 #include "cli/command.h"
 #include "cli/run/env_role.h"
 #include "rollout/coordinator.h"
+#include "rollout/relay.h"
 #include "rollout/worker.h"
 #include "run/checks.h"
 #include "run/devices.h"
 #include "run/env_hosts.h"
+#include "run/relays.h"
 #include "run/resume.h"
 #include "run/rewards.h"
 #include "run/standby.h"
@@ -23,6 +25,8 @@
 namespace tandem::cli {
 
 namespace {
+
+constexpr int kMostRelayThreads = 8;  // memory, not arithmetic, bounds what they do
 
 struct RoleOptions {
   std::string name;
@@ -180,10 +184,28 @@ Result<int> run_role(const RoleOptions& options) {
                              .hint = run::hint_settings(config),
                              .weight_store = config.trainer.weight_store,
                              .weight_deltas = config.trainer.weight_deltas,
+                             .relay = run::relay_above(topology, config.run.relay_fanout, self, lines.host()),
+                             .relay_seconds = config.run.relay_seconds,
                              .request_seconds = deadlines.request,
                              .grade_seconds = deadlines.grade,
                              .seconds_of_kind = deadlines.of_kind},
                             clock, role_stop_requested));
+    return kDone;
+  }
+  if (self.role == wire::Role::kRelay) {
+    const auto format = TRY(model::weight_format_named(config.model.weights));
+    TRY(rollout::run_relay({.identity = identity,
+                            .directory = directory,
+                            .secret = secret,
+                            .address = own_address,
+                            .host = lines.is_between_machines() ? lines.host() : "",
+                            .model = layout.model(),
+                            .format = format,
+                            .weights = {.deltas = config.trainer.weight_deltas},
+                            .above = run::relay_above(topology, config.run.relay_fanout, self, lines.host()),
+                            .above_seconds = config.run.relay_seconds,
+                            .threads = std::clamp(cores() / 2, 1, kMostRelayThreads)},
+                           clock, role_stop_requested));
     return kDone;
   }
   if (self.role == wire::Role::kEnv) {
@@ -197,7 +219,7 @@ Result<int> run_role(const RoleOptions& options) {
 
 Action add_role(CLI::App& command) {
   auto options = std::make_shared<RoleOptions>();
-  command.add_option("name", options->name, "coordinator, trainer, rollout or env")->required();
+  command.add_option("name", options->name, "coordinator, trainer, rollout, relay or env")->required();
   command.add_option("--run-dir", options->run_dir, "The run it belongs to")->check(CLI::ExistingDirectory);
   command.add_option("--rank", options->rank, "Number among the processes of this role")
       ->check(CLI::Range(0, wire::kMaxRank));

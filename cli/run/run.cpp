@@ -48,8 +48,10 @@ namespace {
 // Memory of a process of each role that hosts are given, as far as it is known beforehand.
 hosts::Needs needs_of(const run::RunConfig& config, const Json& memory) {
   hosts::Needs needs;
-  const Json rollout = memory.value("rollout (each)", Json::object());
-  for (const auto& [what, bytes] : rollout.items()) needs[wire::Role::kRollout] += bytes.get<uint64_t>();
+  for (const auto role : {wire::Role::kRollout, wire::Role::kRelay}) {
+    const Json parts = memory.value(fmt::format("{} (each)", to_string(role)), Json::object());
+    for (const auto& [what, bytes] : parts.items()) needs[role] += bytes.get<uint64_t>();
+  }
   if (!needs.empty())
     needs[wire::Role::kEnv] = static_cast<uint64_t>(config.env.read_cache_mb + config.env.beginnings_mb) << 20;
   return needs;

@@ -24,6 +24,11 @@ TEST(Resources, memory_counts_every_rollout_and_what_lies_beside_models) {
   EXPECT_GE(all - without, models);
   EXPECT_LE(all - without, models + models / 8);
   EXPECT_EQ(all % (256 << 20), 0u);
+  config.run.relays = 2;
+  Json with_relays = memory;
+  with_relays["relay (each)"] = {{"version that comes", kGiB}};
+  EXPECT_GE(resources_of(config, with_relays, 0).memory_bytes - all, 2 * kGiB);
+  config.run.relays = 0;
   config.env.threads += 4;
   EXPECT_GT(resources_of(config, memory, 0).memory_bytes, all);
 }

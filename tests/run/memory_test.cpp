@@ -144,6 +144,19 @@ TEST_F(MemoryOfRun, counts_the_routes_of_experts) {
   expect_what_a_rollout_takes();
 }
 
+TEST_F(MemoryOfRun, counts_a_relay_where_there_are_some) {
+  take({});
+  EXPECT_FALSE(said_.contains("relay (each)"));
+  const auto without = memory_need_here(said_, *topology_of(config_));
+  take({"run.relays=2"}, model_);
+  const auto version = weights(false).wire().size();
+  EXPECT_EQ(said_["relay (each)"], (Json{{"version that comes", version},
+                                         {"versions that are offered", 2 * version},
+                                         {"versions that are fetched slowly, at most", 2 * version},
+                                         {"deltas, at most", version}}));
+  EXPECT_EQ(memory_need_here(said_, *topology_of(config_)).all - without.all, 12 * version);
+}
+
 // Bytes of private memory that this process has mapped to write to, touched or not.
 size_t mapped_bytes() {
   const std::string text = read_file("/proc/self/status", 1 << 16).value_or("");
