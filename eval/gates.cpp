@@ -17,6 +17,29 @@ GateResult regression_gate(const std::string& name, const Gates& gates, const Ni
   return gate;
 }
 
+// An increase of a figure of samples that passed. One that is not sure passes, as does what cannot be compared.
+GateResult increase_gate(const char* key, const char* figure, double limit, const NightComparison& other,
+                         const char* behind) {
+  GateResult gate{.name = std::string(key) + behind, .limit = limit, .says = "nothing to compare"};
+  const auto* found = other.work.of_passed(figure);
+  if (found == nullptr) return gate;
+  gate.says = "of samples that passed, " + verdict_of(*found, other.work.confidence);
+  if (!found->change) return gate;
+  gate.value = found->change->change;
+  gate.passed = !(found->change->rose() && *gate.value > limit);
+  return gate;
+}
+
+void add_increase_gates(const Gates& gates, const NightComparison& other, const char* behind,
+                        std::vector<GateResult>& results) {
+  const auto add = [&](const char* key, const char* figure, const std::optional<double>& limit) {
+    if (limit) results.push_back(increase_gate(key, figure, *limit, other, behind));
+  };
+  add("max_growth", "lines_changed", gates.max_growth);
+  add("max_new_lints_increase", "new_lints", gates.max_new_lints_increase);
+  add("max_tests_touched_increase", "tests_touched", gates.max_tests_touched_increase);
+}
+
 }  // namespace
 
 std::vector<GateResult> check_gates(const Gates& gates, const NightSummary& summary, const NightComparison* against,
@@ -46,6 +69,8 @@ std::vector<GateResult> check_gates(const Gates& gates, const NightSummary& summ
                            : "nothing to compare";
     results.push_back(std::move(gate));
   }
+  if (against != nullptr) add_increase_gates(gates, *against, "", results);
+  if (blessed != nullptr) add_increase_gates(gates, *blessed, "_blessed", results);
   if (gates.max_cost) {
     GateResult gate{.name = "max_cost", .passed = false, .value = summary.cost_of_pass, .limit = *gates.max_cost};
     gate.passed = gate.value && *gate.value <= gate.limit;

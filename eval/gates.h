@@ -15,7 +15,7 @@ struct GateResult {
 };
 
 // Checks the gates of the suite, max_error_share, and max_regression_points where there is an evaluation to compare
-// with.
+// with. Regressions and increases of the work count where they are sure; those that are not pass, and say so.
 std::vector<GateResult> check_gates(const Gates& gates, const NightSummary& summary, const NightComparison* against,
                                     const NightComparison* blessed);
 

@@ -313,6 +313,7 @@ NightComparison compare(const Night& before, const Night& after, double confiden
   std::map<std::string, const TaskNight*> was;
   for (const auto& task : before.tasks) was.emplace(task.task, &task);
   std::vector<PairedRate> rates, paces;
+  std::vector<TaskPair> work;
   std::vector<std::pair<double, std::string>> fell, rose;
   int lost = 0, won = 0;
   for (const auto& task : after.tasks) {
@@ -328,6 +329,7 @@ NightComparison compare(const Night& before, const Night& after, double confiden
       out.other_tasks.push_back(task.task + " was changed");
       continue;
     }
+    work.push_back({then.samples, task.samples});
     const auto rate_then = then.rate(), rate_now = task.rate();
     if (!rate_then || !rate_now) continue;
     const bool is_flaky = flaky.contains(task.task);
@@ -348,6 +350,7 @@ NightComparison compare(const Night& before, const Night& after, double confiden
   if (then && now && *then > 0) out.slowdown = *now / *then - 1;
   const auto pace = paired_difference(paces, confidence);
   out.is_slower = pace && pace->low > 0;
+  out.work = compare_work(work, confidence);
   return out;
 }
 
@@ -369,7 +372,8 @@ Json to_json(const NightComparison& c) {
           {"flaky", c.flaky},
           {"not_compared", c.other_tasks},
           {"same_config", c.same_config},
-          {"slowdown", number_or_null(c.slowdown)}};
+          {"slowdown", number_or_null(c.slowdown)},
+          {"work", to_json(c.work)}};
 }
 
 std::string verdict_of(const NightComparison& c) {

@@ -10,6 +10,7 @@
 #include "dashboard/statistics.h"
 #include "eval/folder.h"
 #include "eval/statistics.h"
+#include "eval/work_comparison.h"
 
 namespace tandem::eval {
 
@@ -80,11 +81,12 @@ struct NightComparison {
   std::optional<double> slowdown;                // of the median sample, as a share
   bool is_slower = false;                        // at the confidence, over tasks
   double confidence = 0.95;
+  WorkComparison work = {};  // over tasks that are the same in both
 
   // A loss that is sure at the confidence.
   bool is_regression() const { return difference && difference->high < 0; }
 };
-// Flaky tasks count half of the others.
+// Flaky tasks count half of the others in the difference of the pass rates.
 NightComparison compare(const Night& before, const Night& after, double confidence,
                         const std::set<std::string>& flaky = {});
 Json to_json(const NightComparison& comparison);

@@ -57,6 +57,23 @@ void comparison_lines(const char* title, const NightComparison& c, std::string& 
   }
 }
 
+// How the work differs, as a table.
+std::string work_table(const char* than, const WorkComparison& work) {
+  const auto rows = work_rows(work);
+  const bool none = std::all_of(rows.begin(), rows.end(), [](const auto& row) { return row.tasks.empty(); });
+  if (none) return fmt::format("\nWork beside {}: nothing to compare.\n", than);
+  std::string out = fmt::format(
+      "\nWork beside {}, averages over tasks:\n\n| samples | figure | before | now | change | {:g} % interval | tasks "
+      "| "
+      "|\n|---|---|---:|---:|---:|---:|---:|---|\n",
+      than, work.confidence * 100);
+  for (const auto& row : rows) {
+    out += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} |\n", row.samples, row.figure, row.before, row.after,
+                       row.change, row.interval, row.tasks, row.verdict);
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string report_markdown(const Verdict& v) {
@@ -113,6 +130,8 @@ std::string report_markdown(const Verdict& v) {
       fmt::format("{}, {}, {}, {}", v.night.tasks_digest.substr(0, 12), v.night.config_digest.substr(0, 12),
                   v.night.profile.substr(0, 12), v.night.version));
   row("began", rollout::iso_time(v.night.started));
+  if (v.against) out += work_table("the night before", v.against->work);
+  if (v.blessed) out += work_table("the blessed one", v.blessed->work);
 
   if (s.flagged > 0) {
     out += "\nThese look like cheats; read their transcripts:\n\n";

@@ -69,6 +69,27 @@ std::string gates_table(const Verdict& v) {
   return out + "</table></div>\n";
 }
 
+std::string work_section(const char* than, const WorkComparison& work) {
+  std::string out = fmt::format("<h2>Work beside {}</h2>\n", than);
+  const auto rows = work_rows(work);
+  if (std::all_of(rows.begin(), rows.end(), [](const auto& row) { return row.tasks.empty(); }))
+    return out + "<p class=\"none\">nothing to compare</p>\n";
+  out += fmt::format(
+      "<div class=\"scroll\"><table><tr><th>figure<th>samples<th>before<th>now<th>change<th>{:g} % "
+      "interval<th>tasks<th>\n",
+      work.confidence * 100);
+  for (const auto& row : rows) {
+    out += fmt::format("<tr><td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td class=\"text\">{}\n", row.figure, row.samples,
+                       row.before, row.after, row.change, row.interval, row.tasks, row.verdict);
+  }
+  return out + "</table></div>\n";
+}
+
+std::string work_tables(const Verdict& v) {
+  return (v.against ? work_section("the night before", v.against->work) : "") +
+         (v.blessed ? work_section("the blessed one", v.blessed->work) : "");
+}
+
 std::string nights_chart(const Verdict& v) {
   if (v.history.size() < 2) return "";
   dashboard::Series rate{.name = "pass rate", .points = {}, .colour = 0};
@@ -195,7 +216,7 @@ std::string failures(const Verdict& v, const std::function<Json(const SampleResu
 
 std::string report_page(const Verdict& v, const std::function<Json(const SampleResult&)>& transcript) {
   const auto body = top(v) + gates_table(v) + nights_chart(v) + task_matrix(v) +
-                    figures(v.summary, v.night.tasks.size()) + failures(v, transcript);
+                    figures(v.summary, v.night.tasks.size()) + work_tables(v) + failures(v, transcript);
   return dashboard::page(v.night.suite + " " + rollout::iso_time(v.night.started).substr(0, 10), body,
                          dashboard::PageUpdates::kNever);
 }

@@ -13,6 +13,22 @@ std::optional<double> number_in(const Json& json, const char* key) {
   return found == json.end() || found->is_null() ? std::nullopt : std::optional(found->get<double>());
 }
 
+Json behaviour_json(const SampleResult& s) {
+  Json json = to_json(s.behaviour);
+  for (const auto& name : s.not_counted) json.erase(name);
+  return json;
+}
+
+// Fields of a behaviour that are missing.
+std::vector<std::string> missing_fields(const Json& behaviour) {
+  std::vector<std::string> names;
+  const Json whole = to_json(Behaviour());
+  for (const auto& [name, value] : whole.items()) {
+    if (!behaviour.contains(name)) names.push_back(name);
+  }
+  return names;
+}
+
 }  // namespace
 
 ComputeUse& ComputeUse::operator+=(const ComputeUse& other) {
@@ -49,7 +65,7 @@ Json to_json(const SampleResult& s) {
                {"began", s.began},
                {"end", s.end},
                {"why", s.why},
-               {"behaviour", to_json(s.behaviour)},
+               {"behaviour", behaviour_json(s)},
                {"diff", to_json(s.diff)},
                {"flags", s.flags},
                {"transcript", s.transcript}};
@@ -74,6 +90,7 @@ Result<SampleResult> sample_from_json(const Json& json) {
     s.end = json.at("end").get<std::string>();
     s.why = json.at("why").get<std::string>();
     s.behaviour = TRY(behaviour_from_json(json.at("behaviour")));
+    s.not_counted = missing_fields(json.at("behaviour"));
     if (const auto diff = json.find("diff"); diff != json.end()) s.diff = TRY(work_size_from_json(*diff));
     s.flags = json.at("flags").get<std::vector<std::string>>();
     s.transcript = json.at("transcript").get<std::string>();

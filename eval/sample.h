@@ -42,6 +42,8 @@ struct SampleResult {
   std::string answered_as = {};
   ComputeUse use = {};  // of all attempts
   Behaviour behaviour;
+  // Fields of `behaviour`, by name, that the version that ran the sample did not count; they are 0.
+  std::vector<std::string> not_counted = {};
   std::optional<WorkSize> diff = {};  // of one with a verdict; nothing where it cannot be had
   std::vector<std::string> flags;     // what looks like a cheat (eval/cheats.h)
 

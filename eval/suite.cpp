@@ -28,6 +28,15 @@ void add_gates(Schema& s, Gates& g) {
         "-1: none",
         0, 1000, -1);
   s.add("gates.max_cost", g.max_cost, "Largest cost of a passed sample, by `prices`; -1: none", 0, 1e15, -1);
+  s.add("gates.max_growth", g.max_growth,
+        "Largest growth of the lines that a passed sample adds and removes against --against, as a share: 0.5 is half "
+        "as many again; -1: none",
+        0, 1000, -1);
+  s.add("gates.max_new_lints_increase", g.max_new_lints_increase,
+        "Largest increase of the new lints of a passed sample against --against; -1: none", 0, 1e6, -1);
+  s.add("gates.max_tests_touched_increase", g.max_tests_touched_increase,
+        "Largest increase of the share of passed samples that touched tests of their task against --against; -1: none",
+        0, 1, -1);
   s.add("gates.no_cheats", g.no_cheats, "Whether a sample that looks like a cheat fails the evaluation");
 }
 

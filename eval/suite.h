@@ -23,7 +23,11 @@ struct Gates {
   double max_error_share = 0.05;        // of samples without a verdict
   std::optional<double> max_slowdown;   // of the median sample: 0.5 is half as slow again
   std::optional<double> max_cost;       // of a passed sample, in the unit of Prices
-  bool no_cheats = false;               // no flagged sample
+  // Largest increases against the other evaluation that are tolerated, of samples that passed.
+  std::optional<double> max_growth;                  // of lines added and removed: 0.5 is half as many again
+  std::optional<double> max_new_lints_increase;      // of new lints a sample
+  std::optional<double> max_tests_touched_increase;  // of the share that touched tests of the task
+  bool no_cheats = false;                            // no flagged sample
 };
 
 // Prices of samples. Without any price a token costs 1.

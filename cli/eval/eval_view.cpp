@@ -33,6 +33,7 @@ void print_comparison(const char* with, const eval::NightComparison& c) {
   if (!c.other_tasks.empty())
     fmt::print("  {} tasks were compared; not compared: {}\n", c.difference ? c.difference->tasks : 0,
                some_of(c.other_tasks));
+  for (const auto& line : eval::work_lines(c.work)) fmt::print("  {}\n", line);
 }
 
 std::string progress_text(const eval::EvaluationProgress& p) {

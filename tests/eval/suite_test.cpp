@@ -45,6 +45,9 @@ TEST_F(SuiteTest, mistakes_are_named_with_their_place_and_what_is_near) {
               HasSubstr("nightly.yaml:2:1: unknown key sample; did you mean samples?"));
   EXPECT_THAT(refusal("model: m\ngates:\n  min_passrate: 1\n"), HasSubstr("did you mean gates.min_pass_rate?"));
   EXPECT_THAT(refusal("model: m\ngates: {max_regression_points: 5}\n"), HasSubstr("5 is outside 0 to 1"));
+  EXPECT_THAT(refusal("model: m\ngates: {max_grwth: 0.5}\n"), HasSubstr("did you mean gates.max_growth?"));
+  EXPECT_THAT(refusal("model: m\ngates: {max_growth: much}\n"), HasSubstr("gates.max_growth"));
+  EXPECT_THAT(refusal("model: m\ngates: {max_tests_touched_increase: 5}\n"), HasSubstr("5 is outside 0 to 1"));
   EXPECT_THAT(refusal("samples: 2\n"), HasSubstr("give either model"));
   EXPECT_THAT(refusal("model: m\nendpoint: {url: http://x}\n"), HasSubstr("give either model"));
   EXPECT_THAT(refusal("model: m\ntasks: {path: t, split: heldout_formats}\n"), HasSubstr("of the workspace family"));
@@ -78,6 +81,19 @@ TEST_F(SuiteTest, gates_and_prices_are_kept_and_read_again) {
   EXPECT_EQ(terms->gates.confidence, 0.9);
   EXPECT_EQ(terms->prices.sample_hour, 2);
   EXPECT_FALSE(terms->gates.min_pass_rate);
+  EXPECT_FALSE(terms->gates.max_growth);
+  const auto work = read(
+      "model: m\ngates: {max_growth: 0.3, max_new_lints_increase: 2, max_tests_touched_increase: 0, confidence: "
+      "0.9}\n");
+  ASSERT_TRUE(work) << work.error().to_string();
+  const auto again = terms_from_json(to_json(Terms{work->gates, work->prices}));
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->gates.max_growth, 0.3);
+  EXPECT_EQ(again->gates.max_new_lints_increase, 2);
+  EXPECT_EQ(again->gates.max_tests_touched_increase, 0);
+  Json older = to_json(Terms{});
+  older["gates"].erase("max_growth");
+  EXPECT_TRUE(terms_from_json(older)) << "of a version that did not know the gate";
 }
 
 }  // namespace

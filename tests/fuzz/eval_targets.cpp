@@ -12,7 +12,9 @@ void judge(const eval::Night& night) {
   eval::Verdict verdict{.night = night};
   verdict.summary = eval::summarize(night, {.sample_hour = 1});
   verdict.against = eval::compare(night, night, 0.95);
-  verdict.gates = eval::check_gates({.max_slowdown = 1}, verdict.summary, &*verdict.against, nullptr);
+  verdict.gates = eval::check_gates(
+      {.max_slowdown = 1, .max_growth = 1, .max_new_lints_increase = 1, .max_tests_touched_increase = 1},
+      verdict.summary, &*verdict.against, nullptr);
   verdict.history = {eval::history_line("n", night, verdict.summary, verdict.against, 0)};
   eval::junit_xml(verdict);
   eval::report_markdown(verdict);
