@@ -7,6 +7,7 @@
 #include <mutex>
 #include <utility>
 
+#include "weights_sync/left_alone.h"
 #include "weights_sync/stored_versions.h"
 
 namespace tandem::weights_sync {
@@ -16,8 +17,7 @@ using namespace std::chrono_literals;
 
 constexpr int kThreads = 4;
 constexpr size_t kMostWaiting = 64;
-constexpr Duration kFirstLook = 20ms, kLongestLook = 500ms, kLeftAlone = 15s;
-constexpr int kMostDoubled = 5;  // 8 minutes
+constexpr Duration kFirstLook = 20ms, kLongestLook = 500ms;
 
 }  // namespace
 
@@ -64,7 +64,7 @@ std::vector<StoredChunks::Come> StoredChunks::take() {
 
 void StoredChunks::gave_up() {
   ++given_up_;
-  left_alone_until_ = clock_.now() + kLeftAlone * (1 << std::min(failures_++, kMostDoubled));
+  left_alone_until_ = clock_.now() + left_alone_for(failures_++);
 }
 
 }  // namespace tandem::weights_sync

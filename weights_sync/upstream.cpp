@@ -5,13 +5,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "weights_sync/left_alone.h"
+
 namespace tandem::weights_sync {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Duration kLeftAlone = 15s, kAway = 1s;
-constexpr int kMostDoubled = 5;  // 8 minutes
+constexpr Duration kAway = 1s;
 constexpr int kMostRefused = 4;  // chunks in a row
 
 }  // namespace
@@ -70,7 +71,7 @@ void Upstream::on(const Turn& turn, Time now) {
 void Upstream::leave(std::string why, Time now) {
   why_ = std::move(why);
   ++given_up_;
-  left_until_ = now + kLeftAlone * (1 << std::min(failures_++, kMostDoubled));
+  left_until_ = now + left_alone_for(failures_++);
   unanswered_since_.reset();
 }
 
