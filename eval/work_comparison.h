@@ -72,7 +72,8 @@ std::string change_text(const FigureComparison& figure, double confidence);
 // The same with a word before it where it is not sure, or nothing could be compared: what a gate says.
 std::string verdict_of(const FigureComparison& figure, double confidence);
 
-// Lines for a terminal: how many figures differ, those that are sure, and those that could not be compared.
+// Lines for a terminal: how many figures differ, the first of those that are sure, and those that could not be
+// compared.
 std::vector<std::string> work_lines(const WorkComparison& comparison);
 
 // A row of a report's table, as text.

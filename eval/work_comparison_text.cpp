@@ -9,6 +9,7 @@
 namespace tandem::eval {
 namespace {
 
+constexpr size_t kShownLines = 8;
 constexpr const char* kOfAll = "all";
 constexpr const char* kOfPassed = "passed";
 
@@ -33,8 +34,10 @@ std::string amount(const FigureComparison& figure, double change) {
 }
 
 std::string interval_text(const FigureComparison& figure) {
-  return fmt::format("{} to {}", signed_number(figure.change->low * unit_of(figure.average)),
-                     amount(figure, figure.change->high));
+  const double unit = unit_of(figure.average);
+  const auto ends =
+      fmt::format("{} to {}", signed_number(figure.change->low * unit), signed_number(figure.change->high * unit));
+  return figure.average == Average::kMean ? ends : fmt::format("{} {}", ends, unit_name(figure.average));
 }
 
 std::string level(Average average, double value) {
@@ -94,7 +97,7 @@ std::vector<std::string> work_lines(const WorkComparison& comparison) {
         missing.push_back(figure.words + " of samples that passed");
       }
     } else if (is_sure(figure)) {
-      sure.push_back(fmt::format("{}{} {} {}", figure.words, samples == kOfPassed ? " of samples that passed" : "",
+      sure.push_back(fmt::format("{}{}: {} {}", figure.words, samples == kOfPassed ? " of samples that passed" : "",
                                  word_of(figure), change_text(figure, comparison.confidence)));
     } else {
       ++unsure;
@@ -103,7 +106,9 @@ std::vector<std::string> work_lines(const WorkComparison& comparison) {
   std::vector<std::string> lines;
   if (sure.empty() && unsure == 0) return {"work: nothing to compare"};
   lines.push_back(fmt::format("work: {} of {} figures differ for sure", sure.size(), sure.size() + unsure));
-  for (auto& text : sure) lines.push_back(std::move(text));
+  for (size_t i = 0; i < std::min(sure.size(), kShownLines); ++i) lines.push_back(std::move(sure[i]));
+  if (sure.size() > kShownLines)
+    lines.push_back(fmt::format("and {} more, as --json and the reports say", sure.size() - kShownLines));
   if (!missing.empty()) lines.push_back(fmt::format("no task has in both: {}", join(missing, ", ")));
   return lines;
 }

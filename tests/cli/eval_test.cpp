@@ -31,6 +31,10 @@ TEST_F(Eval, a_night_of_a_model_directory_is_repeated_by_the_next_one_to_the_tok
   EXPECT_EQ(one.at("model_digest"), two.at("model_digest"));
   EXPECT_EQ(two.at("against").at("points"), 0.0);
   EXPECT_EQ(two.at("against").at("regressed").size(), 0u);
+  const Json& lines_changed = two.at("against").at("work").at("all").at("lines_changed");
+  EXPECT_EQ(lines_changed.at("change"), 0.0);
+  EXPECT_EQ(lines_changed.at("tasks"), 6);
+  EXPECT_EQ(lines_changed.at("samples"), (Json{12, 12}));
   const auto tokens = [&](const std::string& name) {
     Json all = Json::array();
     for (int task = 0; task < 6; ++task) {
@@ -152,6 +156,17 @@ TEST_F(Eval, an_equal_night_passes_and_a_worse_model_ends_with_4_and_its_tasks_i
   EXPECT_EQ(parse_json(text(output()))->at("points"), -0.75);
   EXPECT_EQ(run_eval({"compare", night("three").string(), night("two").string()}), 0);
   EXPECT_THAT(text(output()), HasSubstr("better by 75.0 points"));
+  EXPECT_THAT(text(output()), HasSubstr("  work: "));
+
+  // Gates on the work of a night without changes: it has nothing that grew. The folder of before is judged anew.
+  EXPECT_EQ(run_eval({file, "--out", night("two").string(), "--against", night("one").string(), "gates.max_growth=0"}),
+            0)
+      << text(output());
+  EXPECT_THAT(text(night("two") / "junit.xml"), HasSubstr("<property name=\"gate.max_growth\" value=\"passed: "));
+  EXPECT_EQ(json(night("two") / "results.json").at("gates").size(), 5u);
+  EXPECT_EQ(run_eval({file, "--out", night("two").string(), "--against", night("one").string(), "gates.max_grow=0"}),
+            2);
+  EXPECT_THAT(text(output()), HasSubstr("did you mean gates.max_growth?"));
   EXPECT_EQ(run_eval({"history", nights().string(), "--json"}), 0);
   EXPECT_EQ(lines(output()).size(), 3u);
 }

@@ -298,6 +298,7 @@ TEST(WorkGates, lints_and_touched_tests_have_their_own) {
   const auto lints = gate_of({.max_new_lints_increase = 1}, "max_new_lints_increase", before, after);
   EXPECT_FALSE(lints.passed);
   EXPECT_EQ(lints.value, 2);
+  EXPECT_EQ(lints.says, "of samples that passed, new lints +2 a sample (95 % interval +2 to +2), 8 tasks");
   EXPECT_TRUE(gate_of({.max_new_lints_increase = 2}, "max_new_lints_increase", before, after).passed);
   const auto tests = gate_of({.max_tests_touched_increase = 0.1}, "max_tests_touched_increase", before, after);
   EXPECT_FALSE(tests.passed);
@@ -334,7 +335,7 @@ TEST(WorkReports, all_of_them_show_the_change_and_the_gate) {
   EXPECT_TRUE(results.at("against").at("work").at("passed").at("new_lints").is_null());
   EXPECT_FALSE(results.at("against").at("work").at("passed").contains("edits"));
   EXPECT_THAT(work_lines(verdict.against->work),
-              Contains("lines changed of samples that passed rose +100 % (95 % interval +100 to +100 %), 12 tasks"));
+              Contains("lines changed of samples that passed: rose +100 % (95 % interval +100 to +100 %), 12 tasks"));
 }
 
 TEST(WorkReports, without_anything_to_compare_they_say_so) {
