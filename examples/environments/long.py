@@ -6,8 +6,9 @@
         "env.external=[long=python3 examples/environments/long.py 300 395]" rollout.max_tokens=120000 rollout.episode_seconds=3000 \\
         trainer.groups_per_step=1 trainer.group_size=2
 
-An episode is over after 300 messages of the model, whatever they say; 395 bytes are shown after each. The reward is drawn by
-chance, so there is something to train on and nothing to learn: this measures how long episodes are sampled, moved and trained.
+An episode is over after 300 messages of the model, whatever they say; 395 bytes are shown after each. `4..200` in place of
+300: most episodes are short and a few long (a Pareto distribution of tail index 1.1). The reward is drawn by chance, so there
+is something to train on and nothing to learn: this measures how long episodes are sampled, moved and trained.
 """
 
 import json
@@ -35,17 +36,20 @@ class Episode:
     def __init__(self, seed, split):
         self.draw = random.Random(f"{split} {seed}")
         self.turns = self.calls = 0
+        self.said = ""
 
     def text(self):
         return "".join(self.draw.choice("ABCDEFGHIJKLMNOP ") for _ in range(BYTES))
 
     def reset(self):
-        return {"instruction": "Files:\n\nwrite TARA to BEBO.", "tools": [WRITE], "max_turns": TURNS}
+        self.last = min(MOST, int(LEAST * self.draw.paretovariate(1.1)))
+        return {"instruction": "Files:\n\nwrite TARA to BEBO.", "tools": [WRITE], "max_turns": self.last}
 
     def step(self, message, calls):
         self.turns += 1
+        self.said += message
         self.calls += len(calls)
-        answer = {"done": self.turns == TURNS, "reward": 0}
+        answer = {"done": self.turns == self.last, "reward": 0}
         if calls:
             return {**answer, "results": [self.text() for _ in calls]}
         return {**answer, "observation": self.text()}
@@ -54,7 +58,7 @@ class Episode:
         return {"turns": self.turns}
 
     def score(self, answer):
-        return {"reward": self.draw.random(), "terms": {"calls": self.calls}}
+        return {"reward": random.Random(self.said).random(), "terms": {"calls": self.calls}}
 
 
 def answer(method, episode, **params):
@@ -69,7 +73,8 @@ def answer(method, episode, **params):
 if sys.argv[1:2] == ["--model"]:
     lengthen(*sys.argv[2:4])
     sys.exit()
-TURNS, BYTES = (int(word) for word in sys.argv[1:3])
+LEAST, MOST = (int(word) for word in (sys.argv[1].split("..") * 2)[:2])
+BYTES = int(sys.argv[2])
 episodes = {}
 for line in sys.stdin:
     question = json.loads(line)
