@@ -12,7 +12,7 @@ namespace {
 class RelayRun : public RunTest {
  protected:
   static Arguments with(const Arguments& more) {
-    Arguments all = {"run.deterministic=true", "run.steps=10",      "tasks.heldout=0",
+    Arguments all = {"run.deterministic=true", "run.steps=20",      "tasks.heldout=0",
                      "trainer.max_lag=0",      "rollout.workers=3", kWithSignal};
     all.insert(all.end(), more.begin(), more.end());
     return all;
