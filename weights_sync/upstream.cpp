@@ -10,9 +10,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Duration kLeftAlone = 15s, kAway = 1s;
-constexpr int kMostDoubled = 5;  // 8 minutes
-constexpr int kMostRefused = 4;  // chunks in a row
+constexpr Duration kFirstLeft = 15s, kAway = 1s;
+constexpr int kMostTimesDoubled = 5;  // 8 minutes
+constexpr int kMostRefused = 4;       // chunks in a row
 
 }  // namespace
 
@@ -70,7 +70,7 @@ void Upstream::on(const Turn& turn, Time now) {
 void Upstream::leave(std::string why, Time now) {
   why_ = std::move(why);
   ++given_up_;
-  left_until_ = now + kLeftAlone * (1 << std::min(failures_++, kMostDoubled));
+  left_until_ = now + kFirstLeft * (1 << std::min(failures_++, kMostTimesDoubled));
   unanswered_since_.reset();
 }
 
