@@ -18,11 +18,13 @@ bool WeightsFeed::tick(wire::Socket& sender) {
   if (stored_) take_stored();
   // Whole weights that were begun elsewhere go on if this sender has them: what it offers says so.
   if ((!fetching() || (receiving() && is_new_sender_)) && now >= next_query_) {
-    next_query_ = now + 1s;  // versions are announced; asking again is for the case that nobody heard
     is_new_sender_ = false;
     wire::Outgoing query;
     weights_sync::write_wanted(held_.holds(), query.body().initWeightsWanted());
-    has_asked = sender.send("", query).ok();
+    const bool is_there = sender.send("", query).ok();
+    // Versions are announced; asking again is for the case that nobody heard.
+    next_query_ = now + (is_there ? 1000ms : 50ms);
+    has_asked = true;
   }
   // The delta that was to follow does not come: the trainer has gone back to what is held.
   const auto& held = held_.holds();
@@ -52,11 +54,10 @@ bool WeightsFeed::tick(wire::Socket& sender) {
     chunk.setVersion(manifest.version);
     chunk.setBase(manifest.base);
     chunk.setIndex(index);
-    if (!sender.send("", request).ok()) {
-      receiver_->forget_outstanding();
-      return has_asked;
-    }
     has_asked = true;
+    if (sender.send("", request).ok()) continue;
+    receiver_->forget_outstanding();
+    break;
   }
   return has_asked;
 }

@@ -47,7 +47,8 @@ class WeightsFeed {
   // Chunks are read from here where the trainer stores them; from the trainer where that fails.
   void read_from(std::unique_ptr<weights_sync::StoredChunks> stored) { stored_ = std::move(stored); }
 
-  // Sends the requests and starts the work that are due now. True where something was asked for.
+  // Sends the requests and starts the work that are due now. True where something was asked for, if only of a sender
+  // that is not there.
   bool tick(wire::Socket& sender);
   // Another sender is asked from now on. What a delta has brought so far is given up, since another sender's delta of
   // these versions may be other bytes; whole weights go on.
