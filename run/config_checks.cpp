@@ -224,9 +224,8 @@ Status check(const RunConfig& c) {
     must(std::move(status).at("trainer.weight_store"));
   refuse(c.run.relays > 0 && !c.trainer.weight_store.place.empty(), [] {
     return std::string(
-        "run.relays and trainer.weight_store exclude each other: a rollout reads new weights from its relay or from "
-        "the "
-        "store; leave one of them out");
+        "run.relays and trainer.weight_store exclude each other: rollouts read new weights from relays or from the "
+        "store; leave one out");
   });
   if (const auto profile = profile_of(c)) {
     refuse(profile->compaction.at + c.rollout.max_new_tokens > c.rollout.max_tokens && profile->compaction.at > 0, [&] {
