@@ -134,11 +134,12 @@ class BatchReader {
       const int64_t value = TRY(whole_number((*list)[row][column], place));
       if (!batch_.mask[i] && value != -1)
         return Status::invalid(fmt::format("{} is {}, and a token that does not count is of turn -1", place(), value));
+      if (batch_.mask[i] && value < 0)
+        return Status::invalid(fmt::format("{} is -1, and the mask counts that token", place()));
       if (batch_.mask[i] && value != turn && value != turn + 1) {
         return Status::invalid(fmt::format("{} is {}, not {}: turns of a row count up from 0", place(), value,
                                            turn < 0 ? std::string("0") : fmt::format("{} or {}", turn, turn + 1)));
       }
-      if (batch_.mask[i] && value < 0) return Status::invalid(fmt::format("{} is -1, and the token counts", place()));
       if (batch_.mask[i]) turn = value;
       batch_.turns.push_back(value);
     }
@@ -279,12 +280,15 @@ class LastFunctions {
 Result<int64_t> step_of(const Json& line) {
   const auto found = line.find("step");
   if (found == line.end() || found->is_null()) return 1;
-  return TRY(whole_number(*found, [] { return "step"; }));
+  const int64_t step = TRY(whole_number(*found, [] { return "step"; }));
+  if (step < 1) return fail(Status::invalid(fmt::format("step is {}, and steps count from 1", step)));
+  return step;
 }
 
 Result<Json> answer(const Json& line, LastFunctions& last) {
-  const auto algorithm = TRY(trainer::algorithm_from_json(line.value("algorithm", Json::object())));
+  auto algorithm = TRY(trainer::algorithm_from_json(line.value("algorithm", Json::object())));
   const auto batch = TRY(BatchReader(line).read());
+  if (!batch.ref_logprobs.empty()) algorithm.torch.reference = algorithm.own_advantages.reference = true;
   const int64_t step = TRY(step_of(line));
   const auto functions = TRY(last.of(algorithm));
   auto result = TRY(trainer::batch_loss(batch, algorithm, functions, step));

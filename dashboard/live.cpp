@@ -206,7 +206,7 @@ std::vector<std::string> number_parts(const Facts& facts) {
     parts.push_back(fmt::format("{:.0f} tokens/s", *facts.tokens_per_second));
   else if (facts.tokens)
     parts.push_back(fmt::format("{:.0f} tokens", *facts.tokens));
-  if (facts.lag) parts.push_back(fmt::format("lag {:.0f}", *facts.lag));
+  if (facts.lag) parts.push_back(fmt::format("engines {:.0f} behind", *facts.lag));
   if (facts.steals) parts.push_back(fmt::format("steals {:.0f}", *facts.steals));
   if (facts.logprob_difference) parts.push_back(fmt::format("logprob difference {:g}", *facts.logprob_difference));
   return parts;

@@ -44,10 +44,40 @@ Json last_words(const Json& report) {
   return line;
 }
 
+bool is_level(std::string_view key) { return std::find(kLevels.begin(), kLevels.end(), key) != kLevels.end(); }
+
+// Whether a role said `metrics` before `last`: a counter is smaller.
+bool is_older(const Json& metrics, const Json& last) {
+  if (!metrics.is_object() || !last.is_object()) return false;
+  for (const auto& [key, value] : metrics.items()) {
+    const auto known = last.find(key);
+    if (is_level(key) || known == last.end() || !value.is_number() || !known->is_number()) continue;
+    if (value.get<double>() < known->get<double>()) return true;
+  }
+  return false;
+}
+
+// A report may be of a moment before the last step: what a role said there is not its last word then, and what counts
+// down would be taken for a restart.
+Json without_older(Json words, const Json& last_step) {
+  if (words.contains("trainer") && is_older(words["trainer"], last_step.value("trainer", Json())))
+    words.erase("trainer");
+  const Json known = last_step.value("roles", Json::object());
+  Json roles = Json::object();
+  const Json said = words.value("roles", Json::object());
+  for (const auto& [name, metrics] : said.items()) {
+    if (!is_older(metrics, known.value(name, Json()))) roles[name] = metrics;
+  }
+  words["roles"] = roles;
+  return words;
+}
+
 // The figures of every role, restarts bridged: counters summed, maxima kept.
 Json roles_over_the_run(std::vector<Json> steps, const Json& supervisor) {
-  if (supervisor.contains("last_report") && supervisor["last_report"].is_object())
-    steps.push_back(last_words(supervisor["last_report"]));
+  if (supervisor.contains("last_report") && supervisor["last_report"].is_object()) {
+    const Json last_step = steps.empty() ? Json::object() : steps.back();
+    steps.push_back(without_older(last_words(supervisor["last_report"]), last_step));
+  }
   std::map<std::string, std::map<std::string, Counter>> counters;
   std::map<std::string, std::map<std::string, double>> most;
   for (const Json& line : steps) {
@@ -66,8 +96,7 @@ Json roles_over_the_run(std::vector<Json> steps, const Json& supervisor) {
   Json roles = Json::object();
   for (const auto& [name, keys] : counters) {
     for (const auto& [key, counter] : keys) {
-      const bool level = std::find(kLevels.begin(), kLevels.end(), key) != kLevels.end();
-      roles[name][key] = level ? most[name][key] : counter.total();
+      roles[name][key] = is_level(key) ? most[name][key] : counter.total();
     }
   }
   return roles;

@@ -124,6 +124,11 @@ void Supervision::on(const Exited& exited, Time now, Actions& actions) {
   }
   if ((!clean || plan_.independent) && !is_ending_) return on_death(*role, ending, now, actions);
   // Told to stop, and the coordinator goes next; one that was stopped by somebody else is started again.
+  if (!is_ending_ && ++role->clean_ends > plan_.max_restarts) {
+    return fail(fmt::format("{} has ended {} times with code 0, though the run goes on:\n", label_of(role->peer),
+                            role->clean_ends),
+                role->peer, actions);
+  }
   role->state = Role::State::kDone;
   role->restart_at = now + kPauseAfterCleanEnd;
 }

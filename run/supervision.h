@@ -139,6 +139,7 @@ class Supervision {
     std::string waiting_for;
     State state = State::kStarting;
     int quick_deaths = 0;      // in a row, soon after a start
+    int clean_ends = 0;        // with code 0, though the run went on
     std::string last_cause;    // of its last death
     std::vector<Time> deaths;  // of an independent role, within the window
     bool told_to_end = false;  // for its silence, in this life

@@ -184,7 +184,8 @@ Action add_chaos(CLI::App& command) {
                   "Of faults: kill and stop of a process; drop, delay, duplicate, corrupt of a message; disk, on which "
                   "nothing can be written for 3 s")
       ->delimiter(',')
-      ->expected(1);
+      ->allow_extra_args(false)
+      ->type_name("KIND,...");
   command.add_option("--every", options->every, "Seconds between faults, on average")->check(CLI::Range(0.01, 3600.0));
   command.add_option("--hang", options->hang, "Seconds without progress after which a run is hung")
       ->check(CLI::Range(10.0, 86400.0));

@@ -1,6 +1,6 @@
 """Tasks of reasoning-gym with its verifiers, over standard input and output (pip install reasoning-gym).
 
-    tandem run configs/smoke.yaml "tasks.kinds=[sums]" \
+    tandem run configs/tiny.yaml "tasks.kinds=[sums]" \
         "env.external=[sums=python3 examples/environments/reasoning_gym_tasks.py chain_sum min_terms=2 max_terms=2]"
 
 The first argument names one of its data sets, the others set its configuration; --demonstrations N as the last prints N

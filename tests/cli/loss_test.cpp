@@ -199,7 +199,7 @@ TEST_F(Loss, turns_of_rows_are_given_where_tokens_alone_do_not_say_them) {
                                "segments[0][1] is 2, not 0 or 1",
                                "segments[0][2] is 0, not 1 or 2",
                                "segments[1][2] is 1, and a token that does not count is of turn -1",
-                               "segments[0][2] is -1",
+                               "segments[0][2] is -1, and the mask counts that token",
                                "segments does not have the 2 rows",
                                "segments[0][2] is 1.5"};
   for (size_t i = 0; i < std::size(words); ++i) {

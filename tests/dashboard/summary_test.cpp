@@ -157,6 +157,24 @@ TEST(Summary, what_was_done_after_the_last_step_comes_from_the_last_report) {
   EXPECT_FALSE(s->contains("last_report"));
 }
 
+TEST(Summary, a_last_report_from_before_the_last_step_counts_nothing_twice) {
+  SyntheticRun run(two_kinds());
+  run.play(learns);
+  run.write(
+      "metrics.jsonl",
+      R"({"step":2,"time":5,"trainer":{"train_seconds":4,"sent_bytes":500},"roles":{"relay-0":{"sent_bytes":70},"rollout-0":{"forward_seconds":3}}})"
+      "\n");
+  run.write("supervisor.json", R"({"exit":0,"last_report":{"step":2,"roles":{)"
+                               R"("trainer-0":{"role":"trainer","metrics":{"train_seconds":3.5,"sent_bytes":400}},)"
+                               R"("relay-0":{"role":"relay","metrics":{"sent_bytes":60}},)"
+                               R"("rollout-0":{"role":"rollout","metrics":{"forward_seconds":7}}}}})");
+  const auto s = summarise(run.dir(), run.plan());
+  ASSERT_TRUE(s) << s.error().to_string();
+  EXPECT_EQ((*s)["seconds"]["trainer"]["train"], 4.0);
+  EXPECT_EQ((*s)["weights"]["sent_bytes"], 570);
+  EXPECT_EQ((*s)["seconds"]["rollout-0"]["generate"], 7.0);
+}
+
 TEST(Summary, what_a_killed_run_left_is_summarised_too) {
   SyntheticRun run(two_kinds());
   run.play(learns, 5);

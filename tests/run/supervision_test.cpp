@@ -298,6 +298,19 @@ TEST_F(SupervisionTest, a_role_that_somebody_else_stopped_is_started_again_and_n
   EXPECT_EQ(role(kWorker).restarts, 0);
 }
 
+TEST_F(SupervisionTest, a_role_that_always_ends_with_code_0_while_the_run_goes_on_ends_the_run) {
+  for (int end = 1; end <= 3; ++end) {
+    exits(kTrainer, 0);
+    EXPECT_FALSE(finish_) << end;
+    pass_informed(5s);
+    ASSERT_TRUE(role(kTrainer).is_running()) << end;
+  }
+  exits(kTrainer, 0);
+  pass(1s);
+  ASSERT_TRUE(finish_);
+  EXPECT_THAT(finish_->failure, testing::HasSubstr("trainer-0 has ended 4 times with code 0"));
+}
+
 TEST_F(SupervisionTest, an_interrupt_asks_for_a_checkpoint_until_the_run_has_ended_cleanly) {
   pass_informed(3s);
   apply(Supervision::Interrupted{});

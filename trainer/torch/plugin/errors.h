@@ -15,7 +15,7 @@ inline std::string words_of(const std::exception& error) {
     std::string text = of_torch->what_without_backtrace();
     return text.substr(0, text.find("\nException raised from"));
   }
-  return error.what();
+  return error.what() != nullptr ? error.what() : "an exception without words";
 }
 
 inline void write_error(const std::string& words, char* error, size_t size) {

@@ -97,12 +97,18 @@ torch::Tensor scalar_of(const torch::Tensor& returned, const LossInput& input, c
   // What does not count may be anything, but must not touch the sum.
   // The function may have changed its own copy of the mask, by `.data` even unnoticed.
   const auto mask = copy_of(batch.mask, {batch.rows, batch.length}, torch::kUInt8).to(torch::kBool);
-  const auto counted = torch::where(mask, returned, torch::zeros_like(returned)).to(torch::kFloat64).sum(1);
+  const torch::Tensor kept = torch::where(mask, returned, torch::zeros_like(returned));
+  const auto broken = torch::isfinite(kept).logical_not().nonzero();
+  if (broken.size(0) > 0) {
+    throw std::runtime_error("the loss of token [" + std::to_string(broken[0][0].item<int64_t>()) + "][" +
+                             std::to_string(broken[0][1].item<int64_t>()) + "] is not finite");
+  }
+  const auto counted = kept.sum(1);
   return (counted * copy_of(batch.weights, {batch.rows}, torch::kFloat64)).sum();
 }
 
-void take_gradient(const torch::Tensor& loss, const LossInput& input, TandemTorchBatch& batch) {
-  const auto found = torch::autograd::grad({loss}, {input.logprobs}, {}, false, false, true);
+void take_gradient(const torch::Tensor& loss, const torch::Tensor& logprobs, TandemTorchBatch& batch) {
+  const auto found = torch::autograd::grad({loss}, {logprobs}, {}, false, false, true);
   if (found.empty() || !found[0].defined()) throw std::runtime_error("the loss does not depend on logprobs");
   const torch::Tensor gradient = found[0].contiguous();
   const double* values = gradient.data_ptr<double>();
@@ -142,7 +148,9 @@ void compute(const TandemTorchFunction& function, TandemTorchBatch& batch, Tande
   at::globalContext().setDeterministicAlgorithms(true, false);
   torch::manual_seed(static_cast<uint64_t>(batch.step));
   LossInput input = input_of(batch);
-  if (!function.makes_advantages) input.logprobs.requires_grad_(true);
+  // The function gets a copy: of the tensor itself LibTorch's own words would say that it was changed in place.
+  const torch::Tensor logprobs = input.logprobs.detach().requires_grad_(!function.makes_advantages);
+  if (!function.makes_advantages) input.logprobs = logprobs.clone();
   const auto tensors = tensors_of(input);
   std::vector<uint32_t> versions;
   for (const auto& [name, tensor] : tensors) versions.push_back(tensor.defined() ? tensor._version() : 0);
@@ -159,7 +167,7 @@ void compute(const TandemTorchFunction& function, TandemTorchBatch& batch, Tande
     batch.loss = scalar.item<double>();
     if (!std::isfinite(batch.loss))
       throw std::runtime_error("the loss is " + std::to_string(batch.loss) + ", not finite");
-    take_gradient(scalar, input, batch);
+    take_gradient(scalar, logprobs, batch);
   }
   for (const auto& [name, value] : output.metrics) {
     if (!std::isfinite(value)) throw std::runtime_error("the metric " + name + " is not finite");

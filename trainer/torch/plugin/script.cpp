@@ -205,8 +205,10 @@ class Script final : public UserFunction {
     const auto& preset = argument.default_value();
     if (!preset && !is_given) {
       throw std::runtime_error("the parameter " + name +
-                               " is neither an input nor set: give it a default, or algorithm.options: [" + name +
-                               "=VALUE]");
+                               " is neither an input nor set. Inputs are logprobs, old_logprobs, rollout_logprobs, "
+                               "ref_logprobs, advantages, rewards, token_rewards, mask, segments, groups, metrics and "
+                               "step; an option has a default, or algorithm.options: [" +
+                               name + "=VALUE]");
     }
     LossOption option(name.c_str(), 0.0);
     switch (argument.type()->kind()) {
@@ -251,8 +253,10 @@ class Script final : public UserFunction {
     UserOutput output{elements[0].toTensor(), {}};
     for (const auto& entry : elements[1].toGenericDict()) {
       const c10::IValue &key = entry.key(), &value = entry.value();
-      const bool is_number = value.isDouble() || value.isInt() || (value.isTensor() && value.toTensor().numel() == 1);
-      if (!key.isString() || !is_number) throw std::runtime_error(wrong);
+      if (!key.isString() || !(value.isDouble() || value.isInt() || value.isTensor())) throw std::runtime_error(wrong);
+      if (value.isTensor() && value.toTensor().numel() != 1)
+        throw std::runtime_error("the metric " + key.toStringRef() + " has " +
+                                 std::to_string(value.toTensor().numel()) + " numbers, not one: take its mean()");
       output.metrics[key.toStringRef()] =
           value.isTensor() ? value.toTensor().item<double>() : value.toScalar().toDouble();
     }
