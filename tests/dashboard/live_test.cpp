@@ -64,7 +64,7 @@ TEST(Live, shows_step_success_states_rates_and_trouble) {
   EXPECT_THAT(view, Not(HasSubstr("dropped")));
   EXPECT_THAT(view, HasSubstr("300 tokens/s"));
   EXPECT_THAT(view, HasSubstr("engines 70 %  trainer 75 %"));
-  EXPECT_THAT(view, HasSubstr("lag 1"));
+  EXPECT_THAT(view, HasSubstr("engines 1 behind"));
   EXPECT_THAT(view, HasSubstr("logprob difference 0"));
   EXPECT_THAT(view, HasSubstr("rollout-1 silent for 5 s"));
   EXPECT_THAT(view, HasSubstr("trainer is lost"));
@@ -97,10 +97,10 @@ TEST(Live, a_run_that_has_said_nothing_yet_is_shown_without_guesses) {
 
 TEST(Live, the_plain_line_has_the_same_facts) {
   const std::string line = plain_line(status_of_step(10), history_of(10));
-  EXPECT_EQ(
-      line,
-      "train step 10/40, 1m00s left, training 50 %, episodes 3 queued 32 leased 128 trained, engines 70 %, "
-      "trainer 75 %, 300 tokens/s, lag 1, steals 0, logprob difference 0, rollout-1 silent for 5 s, trainer is lost");
+  EXPECT_EQ(line,
+            "train step 10/40, 1m00s left, training 50 %, episodes 3 queued 32 leased 128 trained, engines 70 %, "
+            "trainer 75 %, 300 tokens/s, engines 1 behind, steals 0, logprob difference 0, rollout-1 silent for 5 s, "
+            "trainer is lost");
 }
 
 TEST(Sparkline, keeps_the_last_values_and_survives_what_is_no_number) {
