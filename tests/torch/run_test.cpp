@@ -1,6 +1,7 @@
 // Runs of the real binary with functions of the user's own.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "tests/cli/run_fixture.h"
@@ -92,6 +93,43 @@ TEST_F(TorchRun, advantages_of_ones_own_have_the_bits_of_equal_built_in_ones_on_
   }
   fs::remove(script);
   EXPECT_EQ(tandem({"replay", (folder_ / "own").string(), "--step", "2"}), 0) << text(said_);
+}
+
+TEST_F(TorchRun, with_a_loss_of_ones_own_has_the_same_bits_once_it_was_interrupted_and_on_ranks) {
+  const auto arguments = [&](const char* name, const Arguments& more) {
+    Arguments all = {TANDEM_BINARY,
+                     "run",
+                     TANDEM_SOURCE_DIR "/configs/tiny.yaml",
+                     "--run-dir",
+                     (folder_ / name).string(),
+                     "run.steps=20",
+                     "run.deterministic=true",
+                     "trainer.max_lag=0",
+                     "tasks.heldout=0",
+                     "trainer.groups_per_step=3",
+                     "trainer.epochs=2",
+                     "algorithm.name=torch",
+                     "algorithm.script=" TANDEM_SOURCE_DIR "/examples/losses/drpo.py"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  ASSERT_EQ(Process(arguments("whole", {}), said_).wait(300s), 0) << text(said_);
+  const std::string model = "model.path=" + (folder_ / "whole" / "model").string();
+  {
+    Process run(arguments("interrupted", {model}), said_);
+    ASSERT_TRUE(within(120s, [&] { return steps("interrupted").size() >= 2; })) << text(said_);
+    run.signal(SIGTERM);
+    ASSERT_EQ(run.wait(120s), 75) << text(said_);
+  }
+  ASSERT_LT(steps("interrupted").size(), 20u);
+  ASSERT_EQ(tandem({"run", "--resume", "--run-dir", (folder_ / "interrupted").string()}), 0) << text(said_);
+  ASSERT_EQ(Process(arguments("ranks", {model, "trainer.ranks=2"}), said_).wait(300s), 0) << text(said_);
+  const std::string exported = text(folder_ / "whole" / "export" / "model.safetensors");
+  const auto whole = steps("whole");
+  EXPECT_TRUE(std::ranges::any_of(whole, [](const Json& step) { return step["grad_norm"].get<double>() > 0; }));
+  EXPECT_FALSE(exported.empty());
+  EXPECT_TRUE(text(folder_ / "interrupted" / "export" / "model.safetensors") == exported);
+  EXPECT_TRUE(text(folder_ / "ranks" / "export" / "model.safetensors") == exported);
 }
 
 }  // namespace
