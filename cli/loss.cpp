@@ -135,7 +135,7 @@ class BatchReader {
       if (!batch_.mask[i] && value != -1)
         return Status::invalid(fmt::format("{} is {}, and a token that does not count is of turn -1", place(), value));
       if (batch_.mask[i] && value < 0)
-        return Status::invalid(fmt::format("{} is -1, and the mask counts that token", place()));
+        return Status::invalid(fmt::format("{} is {}, and the mask counts that token", place(), value));
       if (batch_.mask[i] && value != turn && value != turn + 1) {
         return Status::invalid(fmt::format("{} is {}, not {}: turns of a row count up from 0", place(), value,
                                            turn < 0 ? std::string("0") : fmt::format("{} or {}", turn, turn + 1)));
